@@ -1,0 +1,54 @@
+# Every target makes its own virtual environment on a fresh machine: it needs make and Python >= 3.11, no more.
+#   make demo    trains a small network four ways and compares them
+#   make test    the whole test suite
+#   make lint    ruff, mypy, and the generated files
+#   make bench   what an import and a small operation cost
+#   make oracle  PyTorch (CPU) beside the environment, for the tests and benchmarks that compare with it
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+ORACLE := torch==2.13.0+cpu
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench oracle clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Ember needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "No virtual environment could be made (on Debian: apt install python3-venv)"; exit 1; }
+
+# One stamp for each set of packages: a second call finds it newer than pyproject.toml and installs nothing.
+$(VENV)/.has-%: pyproject.toml | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.has-demo
+	$(PY) examples/demo.py
+
+test: $(VENV)/.has-test
+	$(PY) -m pytest -n 2 $(ARGS)
+
+lint: $(VENV)/.has-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) tools/gen_api.py --check
+
+format: $(VENV)/.has-lint
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.has-test
+	$(PY) benchmarks/overhead.py
+
+# The CPU build by its exact name: an index without it answers at once, instead of sending gigabytes of CUDA libraries.
+oracle: .oracle/torch/version.py
+.oracle/torch/version.py: | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check --target .oracle '$(ORACLE)'
+
+clean:
+	rm -rf $(VENV) .oracle build *.egg-info .mypy_cache .pytest_cache .ruff_cache examples/output
