@@ -1,0 +1,1 @@
+"""The command line: `ember run` and `ember info`, also as `python -m ember`."""
