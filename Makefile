@@ -1,9 +1,9 @@
-# Every target makes its own virtual environment on a fresh machine: it needs make and Python >= 3.11, no more.
+# Every target makes its own virtual environment: a fresh machine needs make and Python >= 3.11.
 #   make demo    trains a small network four ways and compares them
 #   make test    the whole test suite
 #   make lint    ruff, mypy, and the generated files
 #   make bench   what an import and a small operation cost
-#   make oracle  PyTorch (CPU) beside the environment, for the tests and benchmarks that compare with it
+#   make oracle  PyTorch (CPU) beside the environment, for what compares with it
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -17,11 +17,11 @@ help:
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Ember needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+		{ echo "Ember needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || \
-		{ rm -rf $(VENV); echo "No virtual environment could be made (on Debian: apt install python3-venv)"; exit 1; }
+		{ rm -rf $(VENV); echo "No virtual environment (on Debian: apt install python3-venv)"; exit 1; }
 
-# One stamp for each set of packages: a second call finds it newer than pyproject.toml and installs nothing.
+# A stamp for each set of packages: while it is newer than pyproject.toml nothing is installed.
 $(VENV)/.has-%: pyproject.toml | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
@@ -45,7 +45,7 @@ format: $(VENV)/.has-lint
 bench: $(VENV)/.has-test
 	$(PY) benchmarks/overhead.py
 
-# The CPU build by its exact name: an index without it answers at once, instead of sending gigabytes of CUDA libraries.
+# The CPU build by its exact name: an index without it says so, instead of sending CUDA libraries.
 oracle: .oracle/torch/version.py
 .oracle/torch/version.py: | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --target .oracle '$(ORACLE)'
