@@ -1,10 +1,10 @@
-"""What Ember costs before any real work: its import beside NumPy's, a small addition beside PyTorch's.
+"""What small things cost: an import beside NumPy's, an addition of 4 floats beside PyTorch's.
 
     python benchmarks/overhead.py [--rounds 15]
 
-Every figure is the median over rounds. In each round the contenders run one after the other, each in
-a process of its own, so that a slow moment of the machine falls on all of them. PyTorch takes part
-if it can be imported (`make oracle`).
+Every figure is the median over rounds. In each round the contenders run one after the other, each
+in a process of its own, so that a slow moment of the machine falls on all of them. PyTorch takes
+part if it can be imported (`make oracle`).
 """
 
 import argparse
@@ -62,7 +62,7 @@ def run(code, *, threads="1"):
 def medians(programs, rounds):
     """For each named program the median of the figures that it prints as JSON, key by key."""
     found = {name: [] for name in programs}
-    for name, code in programs.items():  # the first start reads files from a cold disk
+    for code in programs.values():  # the first start reads files from a cold disk
         run(code)
     for _ in range(rounds):
         for name, code in programs.items():
@@ -89,13 +89,9 @@ def main():
     adds = medians({name: ADD.format(name=name) for name in names}, options.rounds)
 
     table = Table(title=f"Medians of {options.rounds} rounds, one thread")
-    for column, side in (
-        ("", "left"),
-        ("NumPy", "right"),
-        ("PyTorch", "right"),
-        ("Ember", "right"),
-    ):
-        table.add_column(column, justify=side)
+    table.add_column("")
+    for column in ("NumPy", "PyTorch", "Ember"):
+        table.add_column(column, justify="right")
     table.add_column("Ember against", justify="right")
     seconds = {name: f"{value * 1e3:.0f} ms" for name, value in imports.items()}
     ratio = f"{imports['ember'] / imports['numpy']:.2f} × NumPy"
