@@ -134,3 +134,14 @@ import importlib
 assert importlib.import_module("torch.{module}") is importlib.import_module("ember.{module}")
 """
     )
+
+
+def test_the_documented_example():
+    run(
+        """
+import doctest
+import ember
+result = doctest.testmod(ember.torch_alias)
+assert result.attempted >= 5 and not result.failed
+"""
+    )

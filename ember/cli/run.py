@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any
 
 from ember import torch_alias
 from ember.backends import sim
+from ember.devices.ledger import Ledger
 
 USAGE = (
     "usage: ember run [--gpus N[xMEM][:NAME]] [--ledger] (SCRIPT | -c CODE | -m MODULE) [arguments]"
@@ -103,11 +105,7 @@ def _prepare_subprocesses() -> None:
 
 
 def _print_ledger_at_exit() -> None:
-    import atexit
-
-    from ember.devices.ledger import ledger
-
-    record = ledger()
+    record = Ledger()
     record.__enter__()
 
     def finish() -> None:
