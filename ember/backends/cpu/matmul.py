@@ -1,0 +1,81 @@
+"""Matrix products: BLAS for floats and complex numbers, exact products for integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NDArray = np.ndarray[Any, Any]
+
+# Whole numbers up to these are exact in the float type, so sums that stay below come out right.
+EXACT = ((np.float32, 2**24), (np.float64, 2**53))
+SMALLEST_EXACT_DETOUR = 512  # multiplications; below, NumPy's integer loop is faster than two casts
+
+
+def matmul(a: NDArray, b: NDArray) -> NDArray:
+    """a @ b: sum over k of a[..., i, k]·b[..., k, j], batch dims broadcast; vectors as in NumPy.
+
+    Operands have one dtype, float32, float64, complex or integer; integers wrap around. A sum over
+    nothing is 0.
+    """
+    if a.dtype.kind in "iub":
+        return np.asarray(_integer_product(a, b))
+    return np.asarray(_product(a, b))
+
+
+def dot(a: NDArray, b: NDArray) -> NDArray:
+    """Sum of a[k]·b[k] over two vectors of one length."""
+    return matmul(a, b)
+
+
+def vdot(a: NDArray, b: NDArray) -> NDArray:
+    """Sum of conj(a[k])·b[k] over two vectors of one length."""
+    return matmul(a.conj() if a.dtype.kind == "c" else a, b)
+
+
+def outer(a: NDArray, b: NDArray) -> NDArray:
+    """a[i]·b[j] of two vectors."""
+    return np.multiply(a[:, None], b[None, :])
+
+
+def _product(a: NDArray, b: NDArray) -> Any:
+    if a.ndim < 2 or b.ndim < 2:
+        return np.matmul(a, b)
+    if a.shape[-1] == 1 and b.shape[-2] == 1:
+        return np.multiply(a, b)  # an outer product: BLAS is 10 times slower at it
+    if b.ndim == 2 and a.ndim > 2:
+        # One large product instead of one for each batch entry.
+        rows = a.reshape(-1, a.shape[-1]) if a.size else np.empty((_rows(a), a.shape[-1]), a.dtype)
+        return np.matmul(rows, b).reshape(a.shape[:-1] + b.shape[-1:])
+    return np.matmul(a, b)
+
+
+def _rows(a: NDArray) -> int:
+    """How many rows a stack of matrices has; -1 in a reshape cannot tell for empty ones."""
+    count = 1
+    for size in a.shape[:-1]:
+        count *= size
+    return count
+
+
+def _integer_product(a: NDArray, b: NDArray) -> Any:
+    """The product of integers, through floats where those are exact."""
+    inner = a.shape[-1]
+    columns = b.shape[-1] if b.ndim > 1 else 1
+    if a.size * columns < SMALLEST_EXACT_DETOUR or not inner or not b.size:
+        return np.matmul(a, b)
+    bound = inner * _largest(a) * _largest(b)
+    for float_type, limit in EXACT:
+        if bound <= limit:
+            product = _product(a.astype(float_type), b.astype(float_type))
+            return product.astype(np.int64).astype(a.dtype, copy=False)
+    return np.matmul(a, b)
+
+
+def _largest(a: NDArray) -> int:
+    """The largest magnitude, as a Python number, which does not overflow."""
+    if a.dtype.itemsize <= 2:
+        info = np.iinfo(a.dtype)
+        return max(-int(info.min), int(info.max))
+    return max(-int(a.min()), int(a.max()))
