@@ -1,0 +1,105 @@
+"""Ember: tensors and neural networks with PyTorch's API, in readable Python. `import ember as torch`.
+
+Names only: ops come from the registry that their declarations fill, modules load at first use.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ember import ops
+from ember.autograd import backward as _backward
+from ember.core import display as _display
+from ember.core.dispatch import promoted as _promoted
+from ember.core.formula import FormulaOp as _FormulaOp
+from ember.core.generator import Generator, default_generator
+from ember.core.modes import (
+    enable_grad,
+    get_default_dtype,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_default_dtype,
+    set_grad_enabled,
+)
+from ember.core.printing import set_printoptions
+from ember.core.registry import NAMESPACES as _NAMESPACES
+from ember.core.tensor import Tensor
+from ember.device import default_device as _default_device
+from ember.device import device, set_default_device
+from ember.dtypes import ALL as _DTYPES
+from ember.dtypes import can_cast, dtype, finfo, iinfo, promote_types
+from ember.errors import AcceleratorError, OutOfMemoryError
+from ember.layout import Size
+from ember.missing import missing_attribute as _missing_attribute
+from ember.ops.formats import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
+from ember.ops.legacy import CPU_TYPES as _CPU_TYPES
+from ember.ops.legacy import set_default_tensor_type
+from ember.version import __version__, ember_version
+
+if TYPE_CHECKING:
+    from ember import cuda, nn, optim
+
+_SUBMODULES = (
+    "amp", "autograd", "backends", "cpu", "cuda", "devices", "distributions", "fft", "func", "functional", "jit",
+    "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "special",
+    "storage", "testing", "types", "utils", "version",
+)  # fmt: skip
+_ELSEWHERE = {
+    **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random"),
+    **dict.fromkeys(("save", "load"), "serialization"),
+    **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
+    **dict.fromkeys(("autocast", "GradScaler"), "amp"),
+}  # fmt: skip
+
+globals().update(_NAMESPACES["torch"])
+for _t in _DTYPES:
+    globals()[_t.name] = _t
+    if _t.alias:
+        globals()[_t.alias] = _t
+globals().update(_CPU_TYPES)
+pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, float("inf"), float("nan"), None
+
+
+def result_type(tensor1: Any, tensor2: Any) -> dtype:
+    """The dtype that an op of two tensors or numbers computes in.
+
+    >>> import ember as torch
+    >>> torch.result_type(torch.tensor([1, 2]), 1.0)
+    torch.float32
+    """
+    return _promoted((tensor1, tensor2))
+
+
+def get_default_device() -> device:
+    """The device of factories that are given none."""
+    return _default_device()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        try:
+            return importlib.import_module(f"ember.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"ember.{name}":
+                raise
+    elif name in _ELSEWHERE:
+        found = getattr(importlib.import_module(f"ember.{_ELSEWHERE[name]}"), name)
+        globals()[name] = found
+        return found
+    raise _missing_attribute("torch", name, lambda: __dir__())
+
+
+def __dir__() -> builtins.list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE})

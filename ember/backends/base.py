@@ -1,0 +1,186 @@
+"""What a backend is: Memory, Queue and Kernels, and the registry of who serves which device type."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ember.device import CPU, device
+from ember.errors import AcceleratorError, check
+from ember.kernel.call import Call
+
+
+class CopyEvent(NamedTuple):
+    """One copy between memories, as observers see it."""
+
+    source: device
+    target: device
+    nbytes: int
+    seconds: float
+    blocking: bool
+    pinned: bool
+
+
+copy_observers: list[Callable[[CopyEvent], None]] = []
+
+
+class Memory(ABC):
+    """The memory of one device."""
+
+    device: device
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer of `nbytes`; OutOfMemoryError if there is no room."""
+
+    @abstractmethod
+    def adopt(self, storage: Any) -> None:
+        """Account for a storage that lives here until it dies."""
+
+    @abstractmethod
+    def read(self, buffer: Any) -> Any:
+        """The bytes of a buffer as a host vector."""
+
+    @abstractmethod
+    def write(self, buffer: Any, host: Any) -> None:
+        """Fill a buffer from host bytes."""
+
+
+class Queue(ABC):
+    """An in-order stream of work on one device."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until all work given so far is done."""
+
+    @abstractmethod
+    def record(self) -> float:
+        """The queue's time now, in seconds, once all work given so far is done."""
+
+
+class LibraryKernel:
+    """The name of a kernel that backends bring, with what it computes."""
+
+    def __init__(self, doc: str):
+        self.__doc__ = doc
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Kernels.{self.name}"
+
+
+class Kernels(ABC):
+    """What a device computes: `prepare` for every formula, and the library kernels by name."""
+
+    @abstractmethod
+    def prepare(self, call: Call) -> Callable[..., Any]:
+        """A function of the operands (arrays and numbers) that runs the call and returns its array or arrays."""
+
+
+
+class Backend(ABC):
+    """A provider of one device type."""
+
+    type: str
+
+    @abstractmethod
+    def device_count(self) -> int:
+        """How many devices a program sees."""
+
+    @abstractmethod
+    def current(self) -> int:
+        """The index that a device without one means."""
+
+    @abstractmethod
+    def memory(self, index: int) -> Memory:
+        """The memory of a device."""
+
+    @abstractmethod
+    def kernels(self, index: int) -> Kernels:
+        """The kernels of a device."""
+
+    def check_index(self, index: int) -> None:
+        """AcceleratorError for a device that is not there."""
+        count = self.device_count()
+        check(
+            0 <= index < count,
+            AcceleratorError,
+            f"CUDA error: invalid device ordinal: {self.type}:{index} was asked for, "
+            f"but there {'is' if count == 1 else 'are'} {count} (torch.cuda.device_count()), numbered from 0",
+        )
+
+
+_providers: dict[str, Callable[[], Backend]] = {}
+_backends: dict[str, Backend] = {}
+
+
+def register(kind: str, provider: Callable[[], Backend]) -> None:
+    """Let `provider()` make the backend of a device type at its first use."""
+    _providers[kind] = provider
+    _backends.pop(kind, None)
+
+
+def backend_of(kind: str) -> Backend:
+    """The backend of a device type; an error that says how to get one if there is none."""
+    found = _backends.get(kind)
+    if found is None:
+        provider = _providers.get(kind)
+        check(
+            provider,
+            AssertionError if kind == "cuda" else RuntimeError,
+            "Torch not compiled with CUDA enabled: no GPU was found, real or simulated. "
+            "Simulated GPUs: `ember run --gpus 2 script.py`, or EMBER_SIMULATE_GPUS=2 in the environment, "
+            "or ember.cuda.simulate(2) before the first use of a GPU.",
+        )
+        assert provider is not None
+        found = _backends[kind] = provider()
+    return found
+
+
+def has_backend(kind: str) -> bool:
+    """Whether a device type has a backend."""
+    return kind in _backends or kind in _providers
+
+
+def resolve(place: device) -> device:
+    """The device with its index: "cuda" becomes the current GPU. AcceleratorError if it is not there."""
+    if place.type == "cpu":
+        return CPU
+    if place.type == "meta":
+        return device("meta")
+    backend = backend_of(place.type)
+    index = backend.current() if place.index is None else place.index
+    backend.check_index(index)
+    return device(place.type, index)
+
+
+def memory_of(place: device) -> Memory:
+    """The memory of a resolved device."""
+    return backend_of(place.type).memory(place.index or 0)
+
+
+def kernels_of(place: device) -> Kernels:
+    """The kernels of a resolved device."""
+    return backend_of(place.type).kernels(place.index or 0)
+
+
+def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
+    """Copy one whole storage into another of the same size: the one function that every copy between devices passes.
+
+    Observers (the ledger, budgets) are told afterwards.
+    """
+    start = time.perf_counter()
+    host = memory_of(source.device).read(source.buffer)
+    memory_of(target.device).write(target.buffer, host)
+    if copy_observers:
+        pinned = getattr(source, "pinned", False) or getattr(target, "pinned", False)
+        event = CopyEvent(
+            source.device, target.device, int(host.nbytes), time.perf_counter() - start, blocking, pinned
+        )
+        for observer in copy_observers:
+            observer(event)

@@ -1,0 +1,254 @@
+"""Calls become Python functions over ndarrays: a ufunc where the formula is one, else the formula's NumPy source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ember.backends.base import Kernels
+from ember.backends.cpu.errstate import enter, leave
+from ember.backends.cpu.library import library_function
+from ember.dtypes import HALF, bfloat16, bool_, float32
+from ember.dtypes import dtype as DType
+from ember.kernel.array import Array, Spec, Storage, contiguous_spec
+from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.layout import contiguous_strides, dense_order
+from ember.scalar.evaluate import compile_numpy, constant, numpy_function, single_ufunc
+
+Runner = Callable[..., Any]
+
+
+class CpuKernels(Kernels):
+    """Kernels of the CPU, and by composition of simulated GPUs."""
+
+    def prepare(self, call: Call) -> Runner:
+        """The function that runs a call."""
+        if isinstance(call, MapCall):
+            return _prepare_map(call)
+        if isinstance(call, ReduceCall):
+            return _prepare_reduce(call)
+        assert isinstance(call, LibraryCall)
+        return _prepare_library(call)
+
+
+def arithmetic_type(dtype: DType) -> DType:
+    """The dtype that composed formulas are computed in: half precision goes through float32."""
+    return float32 if dtype in HALF else dtype
+
+
+def _prepare_map(call: MapCall) -> Runner:
+    ufunc = single_ufunc(call.roots, list(call.names)) if not call.axes else None
+    compute = call.compute if ufunc is not None and call.compute is not bfloat16 else arithmetic_type(call.compute)
+    casts = [_cast_of(spec, name, call, compute) for spec, name in zip(call.in_specs, call.names, strict=True)]
+    out = call.out_specs[0]
+    if ufunc is not None and not call.writes and _is_direct(call, casts, compute, ufunc):
+        return _unary(ufunc, out) if len(casts) == 1 else _binary(ufunc, out)
+    function = ufunc if ufunc is not None else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
+    if call.writes:
+        return _writing(function, casts, call)
+    return _general(function, casts, call)
+
+
+def _cast_of(spec: Any, name: str, call: MapCall, compute: DType) -> Any:
+    """None where an operand is used as it is, else the NumPy dtype it is cast to."""
+    if not isinstance(spec, Spec):
+        return compute.numpy  # a Python number
+    if name in call.keeps:
+        return np.dtype(np.float32) if spec.dtype in HALF and compute is not spec.dtype else None
+    return None if spec.dtype is compute else compute.numpy
+
+
+def _is_direct(call: MapCall, casts: list[Any], compute: DType, ufunc: Any) -> bool:
+    """Whether the ufunc of the operands is, without any more work, the fresh contiguous result."""
+    out = call.out_specs[0]
+    plain = all(isinstance(s, Spec) and c is None for s, c in zip(call.in_specs, casts, strict=True))
+    full = any(isinstance(s, Spec) and s.shape == out.shape for s in call.in_specs)
+    packed = all(isinstance(s, Spec) and s.contiguous for s in call.in_specs)
+    if not (plain and full and packed and out.ndim and len(casts) <= 2 and out.numel):
+        return False
+    try:
+        produced = ufunc.resolve_dtypes((*(compute.numpy for _ in casts), None))[-1]
+    except TypeError:
+        return False
+    return bool(produced == out.dtype.numpy) and out.contiguous
+
+
+def _unary(ufunc: Any, out: Spec) -> Runner:
+    device = out.device
+
+    def run(a: Array) -> Array:
+        token = enter()
+        try:
+            nd = ufunc(a.nd if a.nd is not None else a.host())
+        finally:
+            leave(token)
+        return Array(Storage(nd, device), out, 0, nd)
+
+    return run
+
+
+def _binary(ufunc: Any, out: Spec) -> Runner:
+    device = out.device
+
+    def run(a: Array, b: Array) -> Array:
+        x, y = a.nd, b.nd
+        token = enter()
+        try:
+            nd = ufunc(a.host() if x is None else x, b.host() if y is None else y)
+        finally:
+            leave(token)
+        return Array(Storage(nd, device), out, 0, nd)
+
+    return run
+
+
+def _gather(operands: tuple[Any, ...], casts: list[Any]) -> list[Any]:
+    values = []
+    for operand, cast in zip(operands, casts, strict=True):
+        if isinstance(operand, Array):
+            nd = operand.host()
+            values.append(nd if cast is None else nd.astype(cast))
+        else:
+            values.append(constant(operand, cast))
+    return values
+
+
+def fresh(spec: Spec) -> Array:
+    """An uninitialised array of a dense spec, in host memory."""
+    if spec.contiguous:
+        nd = np.empty(spec.shape, spec.dtype.numpy)
+        return Array(Storage(nd, spec.device), spec, 0, nd)
+    return Array(Storage(np.empty(spec.numel, spec.dtype.numpy), spec.device), spec)
+
+
+def _store(value: Any, spec: Spec, inputs: list[Any]) -> Array:
+    """A computed value as the array of `spec`: as it is if it is fresh and fits, else copied."""
+    if (
+        type(value) is np.ndarray
+        and value.shape == spec.shape
+        and value.dtype == spec.dtype.numpy
+        and spec.contiguous
+        and value.flags.c_contiguous
+        and value.base is None
+        and not any(value is i for i in inputs)
+    ):
+        return Array(Storage(value, spec.device), spec, 0, value)
+    out = fresh(spec)
+    np.copyto(out.host(), value, casting="unsafe")
+    return out
+
+
+def _general(function: Any, casts: list[Any], call: MapCall) -> Runner:
+    specs = call.out_specs
+
+    def run(*operands: Any) -> Any:
+        token = enter()
+        try:
+            inputs = _gather(operands, casts)
+            value = function(*inputs)
+            if len(specs) == 1:
+                return _store(value, specs[0], inputs)
+            return tuple(_store(v, s, inputs) for v, s in zip(value, specs, strict=True))
+        finally:
+            leave(token)
+
+    return run
+
+
+def _writing(function: Any, casts: list[Any], call: MapCall) -> Runner:
+    """Results go into the operands that `writes` names."""
+    positions = call.writes
+    direct = (
+        isinstance(function, np.ufunc)
+        and len(positions) == 1
+        and call.in_specs[positions[0]].dtype is call.compute
+        and all(c is None or not isinstance(s, Spec) for s, c in zip(call.in_specs, casts, strict=True))
+        and call.out_specs[0].dtype is not bool_
+    )
+
+    def run(*operands: Any) -> Any:
+        token = enter()
+        try:
+            inputs = _gather(operands, casts)
+            if direct:
+                function(*inputs, out=operands[positions[0]].host())
+            else:
+                value = function(*inputs)
+                values = (value,) if len(positions) == 1 else value
+                for position, result in zip(positions, values, strict=True):
+                    np.copyto(operands[position].host(), result, casting="unsafe")
+        finally:
+            leave(token)
+        return operands[positions[0]] if len(positions) == 1 else tuple(operands[p] for p in positions)
+
+    return run
+
+
+def _prepare_reduce(call: ReduceCall) -> Runner:
+    ufunc, out = numpy_function(call.combine), call.out_specs[0]
+    accumulate = arithmetic_type(call.accumulate)
+    same = call.in_specs[0].dtype is accumulate
+    axes, keepdim, target = call.axes, call.keepdim, accumulate.numpy
+    initial = {} if call.zero is None else {"initial": constant(call.zero, target)}
+    dtype = {} if ufunc in (np.logical_and, np.logical_or) else {"dtype": target}
+
+    def run(a: Array) -> Array:
+        token = enter()
+        try:
+            nd = a.host()
+            value = ufunc.reduce(nd if same else nd.astype(target), axes, keepdims=keepdim, **dtype, **initial)
+            return _store(np.asarray(value), out, [nd])
+        finally:
+            leave(token)
+
+    return run
+
+
+def _prepare_library(call: LibraryCall) -> Runner:
+    function = library_function(call.kernel)
+    specs, upcast = call.out_specs, call.upcast
+    device = next(s.device for s in _specs_in(call.in_specs))
+
+    def run(*operands: Any) -> Any:
+        token = enter()
+        try:
+            value = function(*(_as_nd(o, upcast) for o in operands))
+        finally:
+            leave(token)
+        if isinstance(value, (tuple, list)):
+            if not specs:
+                return tuple(_dynamic(v, device) for v in value)
+            return tuple(_store(np.asarray(v), s, []) for v, s in zip(value, specs, strict=True))
+        return _store(np.asarray(value), specs[0], []) if specs else _dynamic(value, device)
+
+    return run
+
+
+def _specs_in(tree: Any) -> list[Spec]:
+    if isinstance(tree, Spec):
+        return [tree]
+    return [s for item in tree for s in _specs_in(item)] if isinstance(tree, (tuple, list)) else []
+
+
+def _as_nd(operand: Any, upcast: bool) -> Any:
+    if isinstance(operand, Array):
+        nd = operand.host()
+        return nd.astype(np.float32) if upcast and operand.spec.dtype in HALF else nd
+    if isinstance(operand, (tuple, list)) and any(isinstance(o, Array) for o in operand):
+        return type(operand)(_as_nd(o, upcast) for o in operand)
+    return operand
+
+
+def _dynamic(value: Any, device: Any) -> Array:
+    """A result whose shape only the data tells."""
+    from_numpy = DType.by_name[value.dtype.name]
+    nd = np.ascontiguousarray(value).reshape(value.shape)
+    return Array(Storage(nd, device), contiguous_spec(nd.shape, from_numpy, device), 0, nd)
+
+
+def dense(nd: np.ndarray[Any, Any]) -> bool:
+    """Whether an ndarray fills its memory (any order of dims)."""
+    steps = tuple(s // nd.itemsize for s in nd.strides)
+    return steps == contiguous_strides(nd.shape) or dense_order(nd.shape, steps) is not None

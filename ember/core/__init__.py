@@ -1,0 +1,1 @@
+"""Tensors, the funnel that every op passes, and the gradient engine."""

@@ -1,0 +1,141 @@
+"""Arrays on devices: making them, copying them, moving them. `Array` itself is in kernel/array.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ember.backends import base
+from ember.backends.cpu import backend as _cpu  # noqa: F401  registers the CPU
+from ember.device import CPU, META
+from ember.device import device as Device
+from ember.dtypes import dtype as DType
+from ember.dtypes import from_numpy_dtype
+from ember.errors import check
+from ember.kernel.array import Array, Spec, Storage, contiguous_spec, spec_of, wrap
+
+__all__ = ["Array", "Spec", "Storage", "contiguous_spec", "spec_of", "wrap"]
+
+
+def storage_of(nbytes: int, device: Device) -> Storage:
+    """A new storage of `nbytes` on a resolved device; OutOfMemoryError if there is no room."""
+    if device is META:
+        return Storage(nbytes, META)
+    memory = base.memory_of(device)
+    storage = Storage(memory.allocate(nbytes), device)
+    memory.adopt(storage)
+    return storage
+
+
+def empty(spec: Spec) -> Array:
+    """An uninitialised array of a dense spec."""
+    return Array(storage_of(spec.nbytes, spec.device), spec)
+
+
+def full(spec: Spec, value: Any) -> Array:
+    """An array with every element `value`."""
+    array = empty(spec)
+    if spec.device is not META:
+        fill(array, value)
+    return array
+
+
+def fill(array: Array, value: Any) -> None:
+    """Set every element; numbers are cast as C would."""
+    if array.spec.device is META:
+        return
+    nd = array.host()
+    try:
+        nd.fill(value)
+    except (OverflowError, TypeError):
+        np.copyto(nd, np.asarray(value), casting="unsafe")
+
+
+def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
+    """A CPU array over the memory of an ndarray, which it keeps alive. ValueError for negative or odd strides."""
+    dtype = dtype or from_numpy_dtype(nd.dtype)
+    itemsize = nd.itemsize
+    check(
+        all(s >= 0 for s in nd.strides) or nd.size == 0,
+        ValueError,
+        "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+        "currently supported. (You can probably work around this by making a copy of your array with array.copy().)",
+    )
+    if nd.flags.c_contiguous:
+        return Array(Storage(nd, CPU), contiguous_spec(nd.shape, dtype, CPU), 0, nd)
+    check(
+        all(s % itemsize == 0 for s in nd.strides),
+        ValueError,
+        "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate "
+        "the memory.",
+    )
+    strides = tuple(s // itemsize for s in nd.strides)
+    extent = 1 + sum((n - 1) * s for n, s in zip(nd.shape, strides, strict=True)) if nd.size else 0
+    flat = np.lib.stride_tricks.as_strided(nd, (extent,), (itemsize,), writeable=nd.flags.writeable)
+    return Array(Storage(flat, CPU), spec_of(nd.shape, strides, dtype, CPU), 0, nd)
+
+
+def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
+    """A fresh contiguous ndarray with the elements: a counted copy if they live on a GPU."""
+    check(
+        array.spec.device is not META,
+        NotImplementedError,
+        "Cannot copy out of meta tensor; no data! A meta tensor has a shape but no elements; make it on a real "
+        "device, or use to_empty() for a module",
+    )
+    if array.spec.device is not CPU:
+        array = to_device(array, CPU, blocking=blocking)
+    return np.array(array.host(), order="C", copy=True)
+
+
+def to_device(array: Array, device: Device, *, blocking: bool = True, pinned: bool = False) -> Array:
+    """A copy of the elements on another resolved device, dense there with the same order of dims."""
+    source = array.spec
+    check(
+        source.device is not META or device is META,
+        NotImplementedError,
+        "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+        "torch.nn.Module.to() when moving module from meta to a different device.",
+    )
+    packed = array if is_whole(array) else compact(array)
+    target = empty(packed.spec.with_device(device))
+    if pinned:
+        target.storage.pinned = True
+    if device is not META and target.spec.numel:
+        base.copy_bytes(packed.storage, target.storage, blocking=blocking)
+    return target
+
+
+def is_whole(array: Array) -> bool:
+    """Whether the array covers its storage exactly, in row-major order."""
+    return array.offset == 0 and array.spec.contiguous and array.storage.nbytes == array.spec.nbytes
+
+
+def compact(array: Array) -> Array:
+    """A row-major copy on the same device (host-visible memories)."""
+    spec = array.spec.with_shape(array.spec.shape)
+    target = empty(spec)
+    if spec.device is not META and spec.numel:
+        np.copyto(target.host(), array.host())
+    return target
+
+
+def copy_into(target: Array, source: Array) -> None:
+    """Write `source`, broadcast and cast, into `target` on the same device."""
+    if target.spec.device is not META and target.spec.numel:
+        token = _cpu_enter()
+        try:
+            _copyto(target.host(), source.host())
+        finally:
+            _cpu_leave(token)
+
+
+def _copyto(target: Any, source: Any) -> None:
+    if source.dtype.kind == "c" and target.dtype.kind != "c":
+        source = source.real
+    np.copyto(target, source, casting="unsafe")
+
+
+from ember.backends.cpu.errstate import enter as _cpu_enter  # noqa: E402
+from ember.backends.cpu.errstate import leave as _cpu_leave  # noqa: E402

@@ -1,0 +1,399 @@
+"""The funnel: the one place that knows of devices, promotion, autocast, recording and overrides.
+
+Every op, whatever its kind, comes here with its bound arguments: `find_device`, `autocast`, `promoted` plan it,
+`finish` wraps and records what ran. Plans are kept by the ops, keyed by the interned specs of the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ember import dtypes
+from ember.core import modes
+from ember.core.autocast_lists import FLOAT32, LOWER, PROMOTE, REFUSED
+from ember.core.node import NO_EDGE, Node, Saved, edge_of
+from ember.core.tensor import Tensor
+from ember.device import CPU
+from ember.device import device as Device
+from ember.dtypes import dtype as DType
+from ember.errors import DeviceMismatchError, check
+from ember.kernel.array import Spec
+
+NUMBERS = (bool, int, float, complex)
+_new = object.__new__
+plan_caches: list[dict[Any, Any]] = []
+
+
+def new_plan_cache() -> dict[Any, Any]:
+    """A cache of plans, emptied when the default dtype changes."""
+    cache: dict[Any, Any] = {}
+    plan_caches.append(cache)
+    return cache
+
+
+modes.on_default_dtype(lambda: [cache.clear() for cache in plan_caches] and None)
+
+# devices
+
+
+def find_device(name: str, operands: Sequence[tuple[str, Any]], zero_dim_moves: bool = True) -> Device:
+    """The device of the tensors among named operands; DeviceMismatchError names each one if they differ.
+
+    A CPU tensor of 0 dims goes along with GPU tensors, like a number.
+    """
+    found: Device | None = None
+    mixed = False
+    for _, value in operands:
+        for tensor in _tensors_of(value):
+            spec = tensor._array.spec
+            if found is None or spec.device is found:
+                found = spec.device
+            else:
+                mixed = True
+    if not mixed:
+        return found or CPU
+    full = [(n, t) for n, v in operands for t in _tensors_of(v) if not (zero_dim_moves and _goes_along(t))]
+    places = {t._array.spec.device for _, t in full}
+    if len(places) == 1:
+        return places.pop()
+    raise mismatch(name, [(n, t) for n, v in operands for t in _tensors_of(v)])
+
+
+def _goes_along(tensor: Tensor) -> bool:
+    spec = tensor._array.spec
+    return spec.ndim == 0 and spec.device is CPU
+
+
+def _tensors_of(value: Any) -> Iterable[Tensor]:
+    if isinstance(value, Tensor):
+        return (value,)
+    if isinstance(value, (tuple, list)):
+        return [t for t in value if isinstance(t, Tensor)]
+    return ()
+
+
+def mismatch(name: str, operands: Sequence[tuple[str, Tensor]]) -> DeviceMismatchError:
+    """The error for operands on different devices: who is where, and the move that would fix it."""
+    places: list[Device] = []
+    for _, tensor in operands:
+        if tensor._array.spec.device not in places:
+            places.append(tensor._array.spec.device)
+    target = next((p for p in places if p.type != "cpu"), places[0])
+    who = ", ".join(f"{n} {list(t._array.spec.shape)} is on {t._array.spec.device}" for n, t in operands)
+    stray = next(n for n, t in operands if t._array.spec.device is not target)
+    return DeviceMismatchError(
+        f"Expected all tensors to be on the same device, but found at least two devices, {places[0]} and {places[1]}! "
+        f"(when checking arguments of {name}: {who}). Move it first, for example {stray} = {stray}.to('{target}')."
+    )
+
+
+# promotion
+
+
+def number_type(value: Any) -> DType:
+    """The dtype that a Python number stands for."""
+    category = dtypes.category_of_number(value)
+    if category == dtypes.BOOL:
+        return dtypes.bool_
+    if category == dtypes.INTEGRAL:
+        return dtypes.int64
+    default = modes.get_default_dtype()
+    return default if category == dtypes.FLOAT else default.to_complex()
+
+
+def promoted(values: Iterable[Any]) -> DType:
+    """The common dtype of tensors (with and without dims) and Python numbers, by PyTorch's three categories."""
+    dims: DType | None = None
+    zero: DType | None = None
+    numbers: DType | None = None
+    for value in values:
+        if isinstance(value, Tensor):
+            spec = value._array.spec
+            if spec.ndim:
+                dims = spec.dtype if dims is None else dtypes.promote_types(dims, spec.dtype)
+            else:
+                zero = spec.dtype if zero is None else dtypes.promote_types(zero, spec.dtype)
+        elif value is not None:
+            kind = number_type(value)
+            numbers = kind if numbers is None else dtypes.promote_types(numbers, kind)
+    return _combined(dims, _combined(zero, numbers)) or modes.get_default_dtype()
+
+
+def _combined(strong: DType | None, weak: DType | None) -> DType | None:
+    """What stays of two categories: the stronger unless the weaker is of a higher kind."""
+    if strong is None or weak is None:
+        return strong or weak
+    if strong.is_complex:
+        return strong
+    if strong.is_floating_point:
+        return strong.to_complex() if weak.is_complex else strong
+    if strong is dtypes.bool_ or weak.category > dtypes.INTEGRAL:
+        return dtypes.promote_types(strong, weak)
+    return strong
+
+
+def floated(dtype: DType) -> DType:
+    """The dtype, or the default one in place of an integer or bool."""
+    return dtype if dtype.category >= dtypes.FLOAT else modes.get_default_dtype()
+
+
+def not_implemented(name: str, dtype: DType) -> NotImplementedError:
+    """PyTorch's error for a dtype that an op does not take."""
+    return NotImplementedError(f'"{name}" not implemented for \'{dtype.title}\'')
+
+
+# autocast
+
+
+def autocast(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The arguments as the active autocast block wants them for this op."""
+    state = modes.state
+    if not state.autocast:
+        return values
+    for kind, (enabled, dtype) in state.autocast.items():
+        if not enabled:
+            continue
+        tensors = [t for v in values for t in _tensors_of(v) if t._array.spec.device.type == kind]
+        if not any(t._array.spec.dtype.is_floating_point for t in tensors):
+            continue
+        check(name not in REFUSED, RuntimeError, lambda: REFUSED[name])
+        if name in LOWER:
+            target = dtype
+        elif name in FLOAT32:
+            target = dtypes.float32
+        elif name in PROMOTE:
+            target = _widest(tensors)
+        else:
+            continue
+        return [_cast_tree(v, target, kind, name in LOWER) for v in values]
+    return values
+
+
+def _widest(tensors: list[Tensor]) -> DType:
+    found = tensors[0]._array.spec.dtype
+    for tensor in tensors:
+        if tensor._array.spec.dtype.is_floating_point:
+            found = tensor._array.spec.dtype if not found.is_floating_point else found
+            found = dtypes.promote_types(found, tensor._array.spec.dtype)
+    return found
+
+
+def _cast_tree(value: Any, target: DType, kind: str, lower: bool) -> Any:
+    if isinstance(value, (tuple, list)):
+        return type(value)(_cast_tree(v, target, kind, lower) for v in value)
+    if not isinstance(value, Tensor):
+        return value
+    spec = value._array.spec
+    eligible = spec.dtype.is_floating_point and spec.dtype is not dtypes.float64 and spec.device.type == kind
+    if not eligible or spec.dtype is target:
+        return value
+    cache = modes.state.autocast_cache
+    if not (lower and cache is not None and value._requires_grad and value._grad_fn is None and value._base is None):
+        return value.to(target)  # type: ignore[attr-defined]
+    entry = cache.get((id(value), target))
+    if entry is None or entry[0] is not value or entry[1] != value._version:
+        cast = _uncast(value, target)
+        entry = cache[id(value), target] = (value, value._version, cast)
+    return entry[2]
+
+
+def _uncast(value: Any, target: DType) -> Any:
+    return value.to(target)
+
+
+# overrides
+
+
+def overridden(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result of the `__torch_function__` that wants this call; NotImplemented if none does."""
+    state = modes.state
+    if state.functions_off:
+        return NotImplemented
+    types = _override_types(args, kwargs)
+    if state.functions:
+        mode = state.functions[-1]
+        before = state.functions
+        state.functions = before[:-1]
+        try:
+            return mode.__torch_function__(function, tuple(types), tuple(args), kwargs)
+        finally:
+            state.functions = before
+    for kind in types:
+        result = kind.__torch_function__(function, tuple(types), tuple(args), kwargs)
+        if result is not NotImplemented:
+            return result
+    if types:
+        names = [t.__name__ for t in types]
+        raise TypeError(f"no implementation found for '{getattr(function, '__name__', function)}' on types {names}")
+    return NotImplemented
+
+
+def _override_types(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    pending = [*args, *kwargs.values()]
+    while pending:
+        value = pending.pop(0)
+        if isinstance(value, (list, tuple)):
+            pending.extend(value)
+            continue
+        kind = type(value)
+        hook = getattr(kind, "__torch_function__", None)
+        if hook is None or kind in found or getattr(kind, "_plain_function", False):
+            continue
+        if getattr(hook, "__func__", hook) is not _disabled:
+            subclass_at = next((i for i, k in enumerate(found) if issubclass(kind, k)), len(found))
+            found.insert(subclass_at, kind)
+    return found
+
+
+def _disabled(*args: Any, **kwargs: Any) -> Any:
+    return NotImplemented
+
+
+# results
+
+
+def needs_grad(tensor: Tensor) -> bool:
+    """Whether a gradient can reach this tensor."""
+    return tensor._requires_grad or (tensor._base is not None and tensor._base._requires_grad)
+
+
+def wrapped(array: Any) -> Tensor:
+    """A fresh tensor over an array."""
+    made = _new(Tensor)
+    made._array = array
+    if modes.state.inference:
+        made._inference = True
+    return made  # type: ignore[no-any-return]
+
+
+def is_differentiable(dtype: DType) -> bool:
+    """Whether values of this dtype have gradients."""
+    return dtype.category >= dtypes.FLOAT
+
+
+def attach(node: Node, outputs: Sequence[Tensor]) -> None:
+    """Make outputs results of a node."""
+    for index, out in enumerate(outputs):
+        if is_differentiable(out._array.spec.dtype):
+            out._grad_fn, out._output_nr, out._requires_grad = node, index, True
+
+
+_node_types: dict[tuple[type, str], type] = {}
+
+
+def node_type(base: type, name: str) -> Any:
+    """The node class that carries an op's name: AddBackward0."""
+    key = (base, name)
+    found = _node_types.get(key)
+    if found is None:
+        title = "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
+        found = _node_types[key] = type(title, (base,), {"__slots__": ()})
+    return found
+
+
+def edges_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Where gradients of these inputs go; no edge for what is not a differentiable tensor."""
+    return tuple(
+        edge_of(t) if isinstance(t, Tensor) and is_differentiable(t._array.spec.dtype) else NO_EDGE for t in tensors
+    )
+
+
+def unbroadcast(grad: Any, spec: Spec) -> Any:
+    """A gradient summed over the dims along which its input was broadcast, in the input's dtype."""
+    if grad._array.spec.shape != spec.shape:
+        grad = grad.sum_to_size(spec.shape)
+    found = grad._array.spec.dtype
+    if found is not spec.dtype:
+        if found.is_complex and not spec.dtype.is_complex:
+            grad = grad.real
+        grad = grad.to(spec.dtype)
+    return grad
+
+
+class RuleNode(Node):
+    """A recorded op whose gradient is a rule over tensors: what the rule's parameters name is what it saves."""
+
+    __slots__ = ("op", "saved", "specs", "values")
+
+    def __init__(self, op: Any, values: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Tensor]):
+        super().__init__(edges_of(inputs), tuple(o._array.spec for o in outputs))
+        self.op = op
+        self.specs = [t._array.spec if isinstance(t, Tensor) else None for t in inputs]
+        named = dict(zip(op.parameters, values, strict=True))
+        self.values: dict[str, Any] = {}
+        for name in op.rule_parameters:
+            if name in ("g", "needs"):
+                continue
+            if name == "result":
+                self.values[name] = [self._save(o, i) for i, o in enumerate(outputs)]
+            elif name.endswith("_spec"):
+                self.values[name] = _spec_tree(named[name[:-5]])
+            else:
+                value = named[name]
+                self.values[name] = [Saved(v) if isinstance(v, Tensor) else v for v in value] if (
+                    isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value)
+                ) else (Saved(value) if isinstance(value, Tensor) else value)
+
+    @staticmethod
+    def _save(out: Tensor, index: int) -> Saved:
+        saved = Saved(out, is_output=True)
+        saved.output_nr = index
+        return saved
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """Run the rule."""
+        arguments: dict[str, Any] = {}
+        for name, value in self.values.items():
+            if isinstance(value, list) and any(isinstance(v, Saved) for v in value):
+                unpacked = [v.unpack(self) if isinstance(v, Saved) else v for v in value]
+                arguments[name] = unpacked if name != "result" or len(unpacked) > 1 else unpacked[0]
+            else:
+                arguments[name] = value.unpack(self) if isinstance(value, Saved) else value
+        if "needs" in self.op.rule_parameters:
+            arguments["needs"] = tuple(target is not None for target, _ in self.edges)
+        found = self.op.grad(grads[0] if len(grads) == 1 else tuple(grads), **arguments)
+        if not isinstance(found, (tuple, list)):
+            found = (found,)
+        flat = [f for part in found for f in (part if isinstance(part, (tuple, list)) else (part,))]
+        return tuple(
+            None if g is None or spec is None or target is None else unbroadcast(g, spec)
+            for g, spec, (target, _) in zip(flat, self.specs, self.edges, strict=True)
+        )
+
+    def release(self) -> None:
+        """Forget saved tensors."""
+        for value in self.values.values():
+            for saved in value if isinstance(value, list) else (value,):
+                if isinstance(saved, Saved):
+                    saved.release()
+
+
+def _spec_tree(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._array.spec
+    return type(value)(map(_spec_tree, value)) if isinstance(value, (tuple, list)) else value
+
+
+def hashable(value: Any) -> Any:
+    """An argument as part of a plan's key: specs for tensors, tuples for lists."""
+    if isinstance(value, Tensor):
+        return value._array.spec
+    if isinstance(value, (list, tuple)):
+        return (type(value) is list, *map(hashable, value))
+    if isinstance(value, slice):
+        return ("slice", value.start, value.stop, value.step)
+    if isinstance(value, np.ndarray):
+        return ("ndarray", value.tobytes(), value.shape)
+    return (type(value), value) if isinstance(value, NUMBERS) else value
+
+
+def as_number(value: Any) -> Any:
+    """A NumPy scalar as the Python number it is; anything else unchanged."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+Bound = Callable[..., Any]

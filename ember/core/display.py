@@ -1,0 +1,43 @@
+"""Tensors as text: what `repr` shows, from values copied to the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.core.array import host_copy
+from ember.core.modes import get_default_dtype
+from ember.core.printing import format_tensor
+from ember.core.tensor import Tensor
+from ember.device import META
+
+
+def text_of(tensor: Tensor) -> str:
+    """The text of a tensor, as PyTorch prints it."""
+    array = tensor._array
+    values: Any = None if array.spec.device is META else host_copy(array)
+    node = tensor.grad_fn
+    return format_tensor(
+        values,
+        array.spec.shape,
+        array.spec.dtype,
+        str(array.spec.device),
+        tensor.requires_grad,
+        None if node is None else type(node).__name__,
+        get_default_dtype(),
+    )
+
+
+def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+    return text_of(self)
+
+
+def _format(self: Tensor, specification: str) -> str:
+    if self.ndim == 0 and not self.is_meta and type(self) is Tensor:
+        return format(self.item(), specification)  # type: ignore[attr-defined]
+    return object.__format__(self, specification) if specification else repr(self)
+
+
+Tensor.__repr__ = _repr  # type: ignore[method-assign]
+Tensor.__str__ = _repr  # type: ignore[method-assign,assignment]
+Tensor.__format__ = _format  # type: ignore[method-assign]
+__all__ = ["text_of"]

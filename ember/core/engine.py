@@ -1,0 +1,251 @@
+"""The gradient engine: runs the graph backwards, each node once all its gradients have arrived. No recursion."""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from typing import Any
+
+from ember.core import modes
+from ember.core.array import is_whole
+from ember.core.node import AccumulateGrad, Edge, Node
+from ember.core.tensor import Tensor, connected
+from ember.errors import check
+
+FRESH = 5  # references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
+anomaly: list[Any] = [None]  # autograd/anomaly.py: told of each node before and after it runs
+
+
+class _Task:
+    """One backward pass."""
+
+    def __init__(self, retain_graph: bool, create_graph: bool):
+        self.retain_graph, self.create_graph = retain_graph, create_graph
+        self.waiting: dict[Node, int] = {}
+        self.buffers: dict[Node, list[Any]] = {}
+        self.heap: list[tuple[int, int, Node]] = []
+        self.captures: dict[Edge, int] = {}
+        self.results: list[Any] = []
+        self.needed: set[Node] | None = None
+
+    def deliver(self, node: Node, index: int, grad: Any) -> None:
+        """Add a gradient to an output of a node."""
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * len(node.out_specs)
+        known = buffer[index]
+        buffer[index] = grad if known is None else known + grad
+
+    def push(self, node: Node) -> None:
+        """All gradients of the node are there."""
+        heapq.heappush(self.heap, (-node.sequence, id(node), node))
+
+
+def run(
+    roots: list[Edge],
+    grads: list[Any],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    inputs: list[Edge] | None = None,
+    accumulate: bool = True,
+) -> list[Any]:
+    """Send `grads` into the graph at `roots`. With `inputs`, only what leads to them runs.
+
+    Returns the gradients that arrived at `inputs` (None where none did) unless they are accumulated into `.grad`.
+    """
+    task = _Task(retain_graph, create_graph)
+    nodes = {node for node, _ in roots if node is not None}
+    order = _discover(task, nodes)
+    if inputs is not None:
+        task.results = [None] * len(inputs)
+        if accumulate:
+            task.needed = _leading_to({node for node, _ in inputs}, order) | {node for node, _ in inputs}
+        else:
+            task.captures = {}
+            for position, edge in enumerate(inputs):
+                task.captures.setdefault(edge, position)
+            task.needed = _leading_to({node for node, _ in inputs}, order)
+    for (node, index), grad in zip(roots, grads, strict=True):
+        task.deliver(node, index, grad)
+    for node in nodes:
+        if task.waiting.get(node, 0) == 0:
+            task.push(node)
+    before = modes.state.grad
+    modes.state.grad = create_graph
+    try:
+        while task.heap:
+            _step(task, heapq.heappop(task.heap)[2])
+    finally:
+        modes.state.grad = before
+    if inputs is not None:
+        return [task.results[task.captures.get(edge, i)] for i, edge in enumerate(inputs)]
+    return []
+
+
+def _discover(task: _Task, roots: set[Node]) -> list[Node]:
+    """Count how many gradients each node waits for; every node, users before what they use is not promised."""
+    seen, stack, order = set(roots), list(roots), []
+    waiting = task.waiting
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for target, _ in node.edges:
+            if target is not None:
+                waiting[target] = waiting.get(target, 0) + 1
+                if target not in seen:
+                    seen.add(target)
+                    stack.append(target)
+    return order
+
+
+def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
+    """The nodes from which a target can be reached (targets themselves only if they lead to another)."""
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for target, _ in node.edges:
+            if target is not None:
+                users.setdefault(target, []).append(node)
+    found: set[Node] = set()
+    stack = list(targets)
+    while stack:
+        for user in users.get(stack.pop(), ()):
+            if user not in found:
+                found.add(user)
+                stack.append(user)
+    return found
+
+
+def _step(task: _Task, node: Node) -> None:
+    grads = task.buffers.pop(node, None)
+    if grads is None:
+        grads = [None] * len(node.out_specs)
+    _tensor_hooks(node, grads)
+    for index in range(len(grads)):
+        position = task.captures.get((node, index))
+        if position is not None:
+            task.results[position] = grads[index]
+    if task.needed is not None and node not in task.needed:
+        _pass_nothing(task, node)
+        return
+    if isinstance(node, AccumulateGrad):
+        if grads[0] is not None:
+            _accumulate(task, node, grads)
+        return
+    if all(g is None for g in grads):
+        _pass_nothing(task, node)
+        return
+    results = _apply(task, node, grads)
+    del grads
+    for position in range(len(node.edges)):
+        target, index = node.edges[position]
+        if target is None:
+            continue
+        grad, results[position] = results[position], None
+        if grad is not None:
+            task.deliver(target, index, _validated(grad, target, index, node, position))
+            del grad
+        task.waiting[target] -= 1
+        if task.waiting[target] == 0:
+            task.push(target)
+
+
+def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
+    extra = node.__dict__
+    for hook in tuple(extra.get("_pre_hooks", {}).values()) if extra else ():
+        replaced = hook(tuple(grads))
+        if replaced is not None:
+            grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+    guard = anomaly[0]
+    results = list(node.apply(grads)) if guard is None else guard(node, grads)
+    check(
+        len(results) >= len(node.edges),
+        RuntimeError,
+        lambda: f"{node.name()} returned an incorrect number of gradients (expected {len(node.edges)}, got {len(results)})",
+    )
+    for hook in tuple(extra.get("_post_hooks", {}).values()) if extra else ():
+        replaced = hook(tuple(results), tuple(grads))
+        if replaced is not None:
+            results = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+    if not task.retain_graph:
+        node.release()
+    return results
+
+
+def _pass_nothing(task: _Task, node: Node) -> None:
+    for target, _ in node.edges:
+        if target is not None:
+            task.waiting[target] -= 1
+            if task.waiting[target] == 0:
+                task.push(target)
+
+
+def _tensor_hooks(node: Node, grads: list[Any]) -> None:
+    if isinstance(node, AccumulateGrad):
+        hooks = {0: node.variable._backward_hooks or {}}
+    else:
+        hooks = node.__dict__.get("_tensor_hooks", {}) if node.__dict__ else {}
+    for index, known in hooks.items():
+        for key in sorted(known, key=lambda k: k < 0):  # retained gradients see what the hooks made
+            hook = known.get(key)
+            if grads[index] is not None and hook is not None:
+                replaced = hook(grads[index])
+                if replaced is not None:
+                    check(
+                        isinstance(replaced, Tensor),
+                        TypeError,
+                        f"expected Tensor, but hook returned '{type(replaced).__name__}'",
+                    )
+                    grads[index] = replaced
+
+
+def _validated(grad: Any, target: Node, index: int, node: Node, position: int) -> Any:
+    """The gradient in the shape, dtype and on the device of the value that it belongs to."""
+    wanted, found = target.out_specs[index], grad._array.spec
+    if found.shape != wanted.shape:
+        check(
+            _expands(wanted.shape, found.shape),
+            RuntimeError,
+            lambda: f"Function {node.name()} returned an invalid gradient at index {position} - got "
+            f"{list(found.shape)} but expected shape compatible with {list(wanted.shape)}",
+        )
+        grad = grad.sum_to_size(wanted.shape)
+    if found.dtype is not wanted.dtype:
+        grad = grad.real if found.dtype.is_complex and not wanted.dtype.is_complex else grad
+        grad = grad.to(wanted.dtype)
+    check(
+        found.device is wanted.device,
+        RuntimeError,
+        lambda: f"Function {node.name()} returned an invalid gradient at index {position} - expected device "
+        f"{wanted.device} but got {found.device}",
+    )
+    return grad
+
+
+def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape[::-1], to[::-1], strict=False))
+
+
+def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
+    variable = node.variable
+    known = variable._grad
+    if task.create_graph:
+        variable._grad = grads[0] if known is None else known + grads[0]
+    elif known is None:
+        variable._grad = _take(grads)
+    elif known._requires_grad:
+        variable._grad = known + grads[0]
+    else:
+        known.add_(grads[0])
+    for hook in tuple(variable.__dict__.get("_post_accumulate_hooks", {}).values()):
+        hook(variable)
+
+
+def _take(grads: list[Any]) -> Tensor:
+    """The gradient as a tensor of its own: as it is where nothing else can see it, else a copy."""
+    grad = grads.pop()
+    array = grad._array
+    alone = sys.getrefcount(grad) <= FRESH - 3 and sys.getrefcount(array) <= FRESH - 2
+    if alone and sys.getrefcount(array.storage) <= 2 and is_whole(array):
+        return connected(array, None)
+    return connected(grad.detach().clone(memory_format=None)._array, None)

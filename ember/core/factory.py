@@ -1,0 +1,113 @@
+"""What factories share: the device and dtype that a new tensor gets, and numbers as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ember import dtypes
+from ember.backends.base import resolve
+from ember.core import modes
+from ember.core.array import empty, full, to_device
+from ember.core.tensor import Tensor, tensor_of
+from ember.device import CPU, META, default_device
+from ember.device import device as Device
+from ember.dtypes import dtype as DType
+from ember.errors import check
+from ember.kernel.array import Array, contiguous_spec, wrap
+
+
+def place(device: Any) -> Device:
+    """The resolved device of a factory's `device` argument; the default device for None."""
+    if device is None:
+        found = default_device()
+        return found if found is CPU else resolve(found)
+    return resolve(Device(device))
+
+
+def finish(array: Array, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new leaf."""
+    made = tensor_of(array)
+    if requires_grad:
+        made.requires_grad_(True)
+    if pin_memory:
+        check(
+            array.spec.device is CPU,
+            RuntimeError,
+            f"Only dense CPU tensors can be pinned: this one is made on {array.spec.device}",
+        )
+        array.storage.pinned = True
+    return made
+
+
+def new_empty(shape: tuple[int, ...], dtype: DType | None, device: Any = None) -> Array:
+    """An uninitialised array; RuntimeError for negative sizes."""
+    for size in shape:
+        check(
+            size >= 0,
+            RuntimeError,
+            f"Trying to create tensor with negative dimension {size}: {list(shape)}",
+        )
+    return empty(contiguous_spec(shape, dtype or modes.get_default_dtype(), place(device)))
+
+
+def new_full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Array:
+    """An array filled with a number."""
+    check(
+        all(n >= 0 for n in shape),
+        RuntimeError,
+        f"Trying to create tensor with negative dimension: {list(shape)}",
+    )
+    return full(contiguous_spec(shape, dtype, place(device)), value)
+
+
+def from_values(nd: np.ndarray[Any, Any], dtype: DType, device: Device) -> Array:
+    """A fresh contiguous ndarray as an array on a device: an upload if that is a GPU."""
+    array = wrap(nd, CPU, dtype)
+    if device is CPU:
+        return array
+    return empty(array.spec.with_device(META)) if device is META else to_device(array, device)
+
+
+def shape_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape given as separate sizes or as one sequence. TypeError for what is no integer."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list, np.ndarray)):
+        sizes = tuple(sizes[0])
+    return tuple(_size(n) for n in sizes)
+
+
+def _size(n: Any) -> int:
+    if type(n) is int:
+        return n
+    if isinstance(n, Tensor):
+        return int(n.item())  # type: ignore[attr-defined]
+    try:
+        return int(n.__index__())
+    except AttributeError:
+        raise TypeError(
+            f"a size must be an int, not {type(n).__name__}: give sizes as separate ints or one tuple"
+        ) from None
+
+
+def number_dtype(value: Any) -> DType:
+    """The dtype that a factory gives to a Python number."""
+    category = dtypes.category_of_number(value)
+    if category == dtypes.BOOL:
+        return dtypes.bool_
+    if category == dtypes.INTEGRAL:
+        return dtypes.int64
+    default = modes.get_default_dtype()
+    return default if category == dtypes.FLOAT else default.to_complex()
+
+
+def fill_value(dtype: DType, value: Any) -> Any:
+    """A number for `fill`, or an error if the dtype cannot hold it."""
+    if isinstance(value, complex) and not dtype.is_complex:
+        check(
+            value.imag == 0,
+            RuntimeError,
+            f"value cannot be converted to type {dtype.name} without overflow",
+        )
+        return value.real
+    return value

@@ -1,0 +1,539 @@
+"""Ops given by a formula: elementwise ops and row programs. The formula is read once per set of static arguments;
+from the reading come the kernel, the result's spec and the derivatives, which are formula ops again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ember import dtypes
+from ember.core import dispatch, executor, modes
+from ember.core.array import copy_into, empty
+from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
+from ember.core.history import check_write, rebind, written
+from ember.core.node import Node, Saved
+from ember.core.op import Op
+from ember.core.outputs import store
+from ember.core.tensor import Tensor, connected
+from ember.device import CPU
+from ember.dtypes import dtype as DType
+from ember.errors import check
+from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.call import MapCall
+from ember.layout import broadcast_shapes, elementwise_strides, like_strides, wrap_dims
+from ember.scalar.diff import adjoint, has_rows, tangent
+from ember.scalar.expr import Expr, as_expr, make, substitute, var, variables
+
+# promotion rules: (common dtype of the operands) -> (computed in, stored as)
+
+
+def common(dtype: DType) -> tuple[DType, DType]:
+    """Computed and stored in the common dtype."""
+    return dtype, dtype
+
+
+def floats(dtype: DType) -> tuple[DType, DType]:
+    """Integers and bools become the default floating-point dtype."""
+    dtype = dispatch.floated(dtype)
+    return dtype, dtype
+
+
+def compares(dtype: DType) -> tuple[DType, DType]:
+    """Compared in the common dtype, stored as bool."""
+    return dtype, dtypes.bool_
+
+
+def real_part(dtype: DType) -> tuple[DType, DType]:
+    """Stored as the real dtype of a complex one."""
+    return dtype, dtype.to_real()
+
+
+class Reading:
+    """A formula read for one set of static arguments."""
+
+    __slots__ = ("arguments", "gradients", "keeps", "names", "roots")
+
+    def __init__(
+        self, roots: tuple[Expr, ...], names: tuple[str, ...], keeps: frozenset[str], arguments: dict[str, Any]
+    ):
+        self.roots, self.names, self.keeps, self.arguments = roots, names, keeps, arguments
+        self.gradients: dict[Any, Any] = {}
+
+
+class Plan:
+    """How an op runs for one set of specs: the call, its runner, and which arguments are operands."""
+
+    __slots__ = ("axes", "call", "compute", "differentiable", "positions", "reading", "runner")
+
+    def __init__(self, call: MapCall, runner: Any, positions: tuple[int, ...], reading: Reading):
+        self.call, self.runner, self.positions, self.reading = call, runner, positions, reading
+        self.compute, self.axes = call.compute, call.axes
+        self.differentiable = len(call.out_specs) == 1 and dispatch.is_differentiable(call.out_specs[0].dtype)
+
+
+class FormulaOp(Op):
+    """An elementwise op. `promote` is a promotion rule, `accepts` the dtypes it computes in, `keeps` parameters that
+    neither promote nor are cast, `literals` numbers that are read into the formula when given for a parameter."""
+
+    rows = False
+
+    def __init__(
+        self,
+        function: Any,
+        *,
+        promote: Any = common,
+        accepts: frozenset[DType] = dtypes.ANY,
+        keeps: Sequence[str] = (),
+        literals: dict[str, tuple[Any, ...]] | None = None,
+        writes: Sequence[str] = (),
+        refusal: str | None = None,
+    ):
+        super().__init__(function)
+        self.promote, self.accepts, self.keeps = promote, accepts, frozenset(keeps)
+        self.literals = [(literals or {}).get(p, ()) for p in self.parameters]
+        self.writes = tuple(self.parameters.index(w) for w in writes)
+        self.refusal = refusal
+        self.plans = dispatch.new_plan_cache()
+        self.readings: dict[Any, Reading] = {}
+
+    # calling
+
+    def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
+        if modes.SPECIAL[0]:
+            found = self.overridden(args, kwargs if out is None else {**kwargs, "out": out})
+            if found is not NotImplemented:
+                return found
+        values = [as_number(v) for v in self.bind(args, kwargs)]
+        if self.writes:
+            return self.write(values, self.writes)
+        if out is not None:
+            return self.into(values, out)
+        return self.run(values)
+
+    def run(self, values: Sequence[Any]) -> Tensor:
+        """A fresh result for bound arguments."""
+        if modes.SPECIAL[0]:
+            values = dispatch.autocast(self.name, values)
+        key = self.key(values)
+        plan = self.plans.get(key)
+        if plan is None:
+            moved = self._with_numbers_moved(values)
+            if moved is not None:
+                return self.run(moved)
+            plan = self.plans[key] = self.plan(values, key)
+        return self.execute(plan, values)
+
+    def execute(self, plan: Plan, values: Sequence[Any]) -> Tensor:
+        """Run a plan and record it."""
+        operands = []
+        record = False
+        for position in plan.positions:
+            value = values[position]
+            if isinstance(value, Tensor):
+                operands.append(value._array)
+                record = record or value._requires_grad or (value._base is not None and needs_grad(value))
+            else:
+                operands.append(value)
+        slot = executor._slot[0]
+        array = plan.runner(*operands) if slot is None else slot.run(plan.call, plan.runner, tuple(operands))
+        out = dispatch.wrapped(array)
+        if record and plan.differentiable and modes.state.grad:
+            node = self.record(plan, values, out)
+            if node is not None:
+                out._grad_fn, out._requires_grad = node, True
+        return out
+
+    def key(self, values: Sequence[Any]) -> Any:
+        """What a plan depends on: specs, types of numbers, static arguments."""
+        parts = []
+        for value, default, literal in zip(values, self.defaults, self.literals, strict=True):
+            if isinstance(value, Tensor):
+                parts.append(value._array.spec)
+            elif isinstance(value, NUMBERS) and not (value == default and type(value) is type(default)):
+                parts.append((type(value), value) if value in literal else type(value))
+            else:
+                parts.append(dispatch.hashable(value))
+        return tuple(parts)
+
+    def key_tail(self) -> list[Any]:
+        """The key's part for the arguments after the second, left at their defaults."""
+        return [dispatch.hashable(d) for d in self.defaults[2:]]
+
+    # planning
+
+    def _with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
+        """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if none has to."""
+        named = list(zip(self.parameters, values, strict=True))
+        device = find_device(self.name, named)
+        moved = [
+            v.to(device)  # type: ignore[attr-defined]
+            if isinstance(v, Tensor) and v._array.spec.device is not device
+            else v
+            for v in values
+        ]
+        return moved if any(a is not b for a, b in zip(moved, values, strict=True)) else None
+
+    def dynamic(self, key: Any) -> tuple[int, ...]:
+        """The positions of operands: tensors and run-time numbers."""
+        return tuple(i for i, part in enumerate(key) if isinstance(part, (Spec, type)))
+
+    def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:
+        """The formula for these static arguments."""
+        static = tuple(None if i in positions else key[i] for i in range(len(key))), positions
+        reading = self.readings.get(static)
+        if reading is None:
+            arguments = [var(p) if i in positions else values[i] for i, p in enumerate(self.parameters)]
+            count = self.positional
+            keywords = dict(zip(self.parameters[count:], arguments[count:], strict=True))
+            found = self.function(*arguments[:count], **keywords)
+            roots = tuple(as_expr(r) for r in (found if isinstance(found, tuple) else (found,)))
+            names = tuple(self.parameters[i] for i in positions)
+            named = dict(zip(self.parameters, arguments, strict=True))
+            reading = self.readings[static] = Reading(roots, names, self.keeps, named)
+        return reading
+
+    def plan(self, values: Sequence[Any], key: Any, target: Spec | None = None) -> Plan:
+        """The plan for a key; `target` is the spec of an array that the result is written into."""
+        positions = self.dynamic(key)
+        operands = [values[i] for i in positions]
+        for position, value in enumerate(values):
+            check(
+                isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS)) or position >= self.positional,
+                TypeError,
+                lambda p=position, v=value: f"{self.name}(): argument '{self.parameters[p]}' (position {p + 1}) must "
+                f"be Tensor, not {type(v).__name__}",
+            )
+        check(
+            any(isinstance(o, Tensor) for o in operands),
+            TypeError,
+            lambda: f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
+            f"{type(values[0]).__name__}",
+        )
+        reading = self.read(values, key, positions)
+        promoting = [v for v, i in zip(operands, positions, strict=True) if self.parameters[i] not in reading.keeps]
+        compute, stored = self.promote(dispatch.promoted(promoting))
+        if compute not in self.accepts:
+            raise RuntimeError(self.refusal) if self.refusal else dispatch.not_implemented(self.name, compute)
+        specs = tuple(o._array.spec if isinstance(o, Tensor) else type(o) for o in operands)
+        tensors = [s for s in specs if isinstance(s, Spec)]
+        shape = broadcast_shapes(*(s.shape for s in tensors))
+        axes = self.axes(values, shape)
+        if target is None:
+            strides = elementwise_strides(shape, [(s.shape, s.strides) for s in tensors])
+            outs = tuple(spec_of(shape, strides, stored, tensors[0].device) for _ in reading.roots)
+        else:
+            outs = (spec_of(shape, target.strides, stored, target.device) if shape == target.shape else target,)
+        call = MapCall(
+            self.name,
+            specs,
+            outs,
+            roots=reading.roots,
+            names=reading.names,
+            compute=compute,
+            keeps=reading.keeps,
+            axes=axes,
+        )
+        return Plan(call, executor.prepare(call, outs[0].device), positions, reading)
+
+    def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The dims of a row; none for elementwise ops."""
+        return ()
+
+    # derivatives
+
+    def gradient(self, plan: Plan, name: str) -> tuple[Any, tuple[str, ...]] | None:
+        """The op that computes the gradient by one variable, and the names that it reads besides g."""
+        is_complex = plan.compute.is_complex
+        known = plan.reading.gradients
+        key = (name, is_complex)
+        if key not in known:
+            expression = self.derive(plan, name, is_complex)
+            if expression is None:
+                known[key] = None
+            else:
+                names = tuple(v for v in variables(expression) if v != "g")
+                known[key] = DerivedOp(self, name, expression, names, plan.reading.keeps), names
+        found: tuple[Any, tuple[str, ...]] | None = known[key]
+        return found
+
+    def derive(self, plan: Plan, name: str, is_complex: bool) -> Expr | None:
+        """The gradient by `name` as a formula of g, the variables and the result."""
+        root, seed = plan.reading.roots[0], var("g")
+        if self._grad is not None:
+            named = {**plan.reading.arguments, "g": seed, "result": var("result")}
+            found = self._grad(*(named[p] for p in self.rule_parameters))
+            if not isinstance(found, tuple):
+                found = (found,)
+            part = dict(zip(self.parameters, found, strict=False)).get(name)
+            return None if part is None else as_expr(part)
+        if has_rows(root):
+            found = adjoint(root, [name], seed)[name]
+        else:
+            found = tangent(root, name, make("conj", seed) if is_complex else seed)
+        if found is None:
+            return None
+        if is_complex:
+            found = make("conj", found)
+        return substitute(found, lambda node: var("result") if node is root and node.op not in ("var", "const") else None)
+
+    def record(self, plan: Plan, values: Sequence[Any], out: Tensor, old: Tensor | None = None) -> Node | None:
+        """The node of a run; `old` is the value before the write, where the result replaced the first argument."""
+        inputs = [values[i] for i in plan.positions]
+        wanted: list[Any] = []
+        names: set[str] = set()
+        for name, value in zip(plan.reading.names, inputs, strict=True):
+            rule = None
+            if isinstance(value, Tensor) and needs_grad(value) and dispatch.is_differentiable(value._array.spec.dtype):
+                rule = self.gradient(plan, name)
+            if rule is not None:
+                names.update(rule[1])
+            wanted.append(rule)
+        if not any(wanted):
+            return None
+        node = dispatch.node_type(FormulaNode, self.name)(
+            dispatch.edges_of([v if w else None for v, w in zip(inputs, wanted, strict=True)]), (out._array.spec,)
+        )
+        node.rules, node.axes = wanted, plan.axes
+        node.in_specs = [v._array.spec if isinstance(v, Tensor) else None for v in inputs]
+        node.saved = {}
+        for name, value in zip(plan.reading.names, inputs, strict=True):
+            if name in names:
+                value = old if old is not None and value is values[0] else value
+                node.saved[name] = Saved(value) if isinstance(value, Tensor) else value
+        if "result" in names:
+            node.saved["result"] = Saved(out, is_output=True)
+        return node  # type: ignore[no-any-return]
+
+    # writing
+
+    def into(self, values: Sequence[Any], out: Tensor) -> Tensor:
+        """The result stored in `out`, resized to fit; RuntimeError if its dtype cannot hold it."""
+        return store(self.name, out, lambda: self.run(values), values)
+
+    def inplace(self, *args: Any, **kwargs: Any) -> Any:
+        """The op with its result written into its first argument."""
+        if modes.SPECIAL[0]:
+            found = dispatch.overridden(getattr(Tensor, self.name + "_", self), args, kwargs)
+            if found is not NotImplemented:
+                return found
+        values = [as_number(v) for v in self.bind(args, kwargs)]
+        return self.write(values, (0,))
+
+    def write(self, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
+        """Run with results stored into the arguments at `targets`."""
+        moved = self._with_numbers_moved(values)
+        values = list(values) if moved is None else moved
+        owned = [values[t] for t in targets]
+        for tensor in owned:
+            self.check_input(tensor)
+            check_write(tensor)
+        key = ("write", *self.key(values))
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = self._plan_write(values, key[1:], targets)
+        operands = tuple(
+            values[i]._array if isinstance(values[i], Tensor) else values[i] for i in plan.positions
+        )
+        recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
+        old = self._before_write(plan, values) if recording else None
+        operands = self._without_overlap(owned, operands)
+        slot = executor._slot[0]
+        if slot is None:
+            plan.runner(*operands)
+        else:
+            slot.run(plan.call, plan.runner, operands)
+        for tensor in owned:
+            written(tensor)
+        if recording and plan.differentiable:
+            node = self.record(plan, values, owned[0], old)
+            if node is None:
+                node = dispatch.node_type(FormulaNode, self.name)(dispatch.edges_of([]), (owned[0]._array.spec,))
+                node.rules, node.in_specs, node.saved, node.axes = [], [], {}, ()
+            self_position = plan.positions.index(0) if 0 in plan.positions and node.rules else None
+            rebind(owned[0], node, self_position)
+        return owned[0] if len(owned) == 1 else tuple(owned)
+
+    def _without_overlap(self, owned: list[Tensor], operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """RuntimeError if another operand lies partly over a written one."""
+        for tensor in owned:
+            own = tensor._array
+            for other in operands:
+                if isinstance(other, Array) and other is not own and other.storage is own.storage:
+                    first, last = own.layout.extent()
+                    start, end = other.layout.extent()
+                    same = other.offset == own.offset and other.spec.strides == own.spec.strides
+                    check(
+                        same or end <= first or last <= start or _interleaved(own, other),
+                        RuntimeError,
+                        "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+                        "a single memory location. Please clone() the tensor before performing the operation.",
+                    )
+        return operands
+
+    def _before_write(self, plan: Plan, values: Sequence[Any]) -> Tensor | None:
+        """A copy of the first argument if a gradient reads it, with its history."""
+        first = values[0]
+        read = False
+        for name, position in zip(plan.reading.names, plan.positions, strict=True):
+            value = values[position]
+            if isinstance(value, Tensor) and needs_grad(value):
+                rule = self.gradient(plan, name)
+                read = read or (rule is not None and self.parameters[0] in rule[1])
+        if not read:
+            return None
+        node, index = dispatch.edges_of([first])[0]
+        copy = empty(spec_of(first._array.shape, like_strides(first._array.shape, first._array.strides),
+                             first._array.dtype, first._array.device))
+        copy_into(copy, first._array)
+        return connected(copy, node, index)
+
+    def _plan_write(self, values: Sequence[Any], key: Any, targets: tuple[int, ...]) -> Plan:
+        own = values[targets[0]]._array.spec
+        plan = self.plan(values, key, own)
+        call = plan.call
+        stored = call.out_specs[0].dtype
+        if len(targets) == 1:
+            check(
+                dtypes.can_cast(stored, own.dtype),
+                RuntimeError,
+                f"result type {stored.title} can't be cast to the desired output type {own.dtype.title}",
+            )
+            shape = broadcast_shapes(*(s.shape for s in call.in_specs if isinstance(s, Spec)))
+            check(
+                shape == own.shape,
+                RuntimeError,
+                f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(shape)}",
+            )
+        writes = tuple(plan.positions.index(t) for t in targets)
+        outs = tuple(values[t]._array.spec for t in targets)
+        made = MapCall(
+            self.name,
+            call.in_specs,
+            outs,
+            roots=call.roots,
+            names=call.names,
+            compute=call.compute,
+            keeps=call.keeps,
+            axes=call.axes,
+            writes=writes,
+        )
+        return Plan(made, executor.prepare(made, own.device), plan.positions, plan.reading)
+
+
+def _interleaved(a: Array, b: Array) -> bool:
+    """Whether two strided ranges of one storage share no element although their extents cross (e.g. even and odd)."""
+    if a.spec.strides != b.spec.strides or not a.spec.strides:
+        return False
+    step = min((s for s, n in zip(a.spec.strides, a.spec.shape, strict=True) if n > 1), default=1)
+    inner = a.spec.strides[-1]
+    distance = abs(a.offset - b.offset)
+    return bool(step > 1 and distance % step != 0) or bool(
+        inner == 1 and len(a.spec.strides) > 1 and distance % a.spec.strides[-2] >= a.spec.shape[-1]
+        and distance % a.spec.strides[-2] + a.spec.shape[-1] <= a.spec.strides[-2]
+    )
+
+
+class FormulaNode(Node):
+    """A recorded formula op: each input's gradient is a formula op of g and what it saved."""
+
+    __slots__ = ("axes", "in_specs", "rules", "saved")
+    rules: list[Any]
+    in_specs: list[Spec | None]
+    saved: dict[str, Any]
+    axes: tuple[int, ...]
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """One derived op for each input that needs a gradient."""
+        g = grads[0]
+        known: dict[str, Any] = {}
+        for name, value in self.saved.items():
+            known[name] = value.unpack(self) if isinstance(value, Saved) else value
+        results = []
+        for rule, spec, (target, _) in zip(self.rules, self.in_specs, self.edges, strict=True):
+            if rule is None or target is None or spec is None:
+                results.append(None)
+                continue
+            op, names = rule
+            if not names and op.is_identity:
+                found = g
+            else:
+                found = op.run([g, *(known[n] for n in names), *((self.axes,) if op.rows else ())])
+            results.append(dispatch.unbroadcast(found, spec))
+        return tuple(results)
+
+    def release(self) -> None:
+        """Forget saved tensors."""
+        for value in self.saved.values():
+            if isinstance(value, Saved):
+                value.release()
+
+
+class DerivedOp(FormulaOp):
+    """The gradient of a formula op by one variable: a formula of g, variables and the result. Derivable again."""
+
+    def __init__(self, parent: FormulaOp, name: str, expression: Expr, names: tuple[str, ...], keeps: frozenset[str]):
+        self.name = f"{parent.name}_backward_{name}"
+        self.__name__ = self.__qualname__ = self.name
+        self.__doc__ = f"The gradient of {parent.name} by {name}."
+        self.expression, self.rows = expression, parent.rows
+        self.parameters = ("g", *names, *(("axes",) if self.rows else ()))
+        self.positional = len(self.parameters)
+        self.defaults = [None] * self.positional
+        self.literals = [()] * self.positional
+        self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
+        self.writes, self.refusal, self._grad, self.rule_parameters = (), None, None, ()
+        self.plans, self.readings = dispatch.new_plan_cache(), {}
+        self.is_identity = expression is var("g")
+
+    def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:
+        """The formula that it is."""
+        names = tuple(self.parameters[i] for i in positions)
+        found = self.readings.get(names)
+        if found is None:
+            found = self.readings[names] = Reading((self.expression,), names, self.keeps, {})
+        return found
+
+    def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the op that it derives from."""
+        return values[-1] if self.rows else ()
+
+
+class RowOp(FormulaOp):
+    """A row program: a formula with row_sum, row_max ... over the dims given as `dim`; may take `dtype` too."""
+
+    rows = True
+
+    def __init__(self, function: Any, **options: Any):
+        super().__init__(function, **options)
+        self.formula_parameters = self.parameters
+        self.parameters = (*self.parameters, "dim")
+        self.positional += 1
+        self.defaults = [*self.defaults, -1]
+        self.literals = [*self.literals, ()]
+
+    def run(self, values: Sequence[Any]) -> Tensor:
+        """With `dim` counted from the front."""
+        self.check_input(values[0])
+        ndim = values[0]._array.spec.ndim
+        return super().run([*values[:-1], wrap_dims(values[-1], ndim)])
+
+    def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:
+        """The formula for these static arguments (dims are not part of it)."""
+        static = tuple(None if i in positions else key[i] for i in range(len(key) - 1)), positions
+        reading = self.readings.get(static)
+        if reading is None:
+            arguments = [var(p) if i in positions else values[i] for i, p in enumerate(self.formula_parameters)]
+            root = as_expr(self.function(*arguments))
+            named = dict(zip(self.formula_parameters, arguments, strict=True))
+            names = tuple(self.parameters[i] for i in positions)
+            reading = self.readings[static] = Reading((root,), names, self.keeps, named)
+        return reading
+
+    def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The dims of a row."""
+        return tuple(values[-1]) if shape else ()
+
+
+def cpu_number(value: Tensor) -> bool:
+    """Whether a tensor may stand for a number among tensors of another device."""
+    return value._array.spec.ndim == 0 and value._array.spec.device is CPU

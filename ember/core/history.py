@@ -1,0 +1,191 @@
+"""In-place writes and views: who may be written, and how history follows the memory.
+
+A view remembers its base. A recorded write through a view becomes a write of the base (`CopySlices`), and every
+other view of that base finds its own history again from the base's when it is next used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.core import modes
+from ember.core.array import full
+from ember.core.node import NO_EDGE, Node, edge_of
+from ember.core.node import _refresh as _node_refresh
+from ember.core.tensor import Tensor, tensor_of
+from ember.errors import check
+from ember.kernel.array import contiguous_spec
+from ember.layout import Layout, may_overlap
+
+INFERENCE_WRITE = (
+    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+    "tensor before doing inplace update."
+)
+
+
+def requires_grad(tensor: Tensor) -> bool:
+    """Whether a tensor, or the base that it views, is part of a graph."""
+    return tensor._requires_grad or (tensor._base is not None and tensor._base._requires_grad)
+
+
+def check_write(tensor: Tensor) -> None:
+    """RuntimeError unless the tensor may be written in place: no overlapping memory, no leaf that needs gradients."""
+    spec = tensor._array.spec
+    check(
+        spec.contiguous or not may_overlap(spec.shape, spec.strides),
+        RuntimeError,
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation.",
+    )
+    if tensor._inference:
+        check(modes.state.inference, RuntimeError, INFERENCE_WRITE)
+    if modes.state.grad:
+        _check_history(tensor)
+
+
+def _check_history(tensor: Tensor) -> None:
+    base = tensor._base
+    if base is None:
+        check(
+            not (tensor._requires_grad and tensor._grad_fn is None),
+            RuntimeError,
+            "a leaf Variable that requires grad is being used in an in-place operation. "
+            "Write inside torch.no_grad(), or use the out-of-place form.",
+        )
+        source = tensor.__dict__.get("_no_grad_base")
+        check(
+            source is None or not source._requires_grad,
+            RuntimeError,
+            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
+            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the "
+            "view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) "
+            "or both outside (if you want the inplace to be tracked).",
+        )
+        return
+    check(
+        not (base._requires_grad and base._grad_fn is None and base._base is None),
+        RuntimeError,
+        "a view of a leaf Variable that requires grad is being used in an in-place operation. "
+        "Write inside torch.no_grad(), or use the out-of-place form.",
+    )
+    if tensor._view_of_many and requires_grad(tensor):
+        name = tensor._grad_fn.name() if tensor._grad_fn is not None else "a multi-view function"
+        raise RuntimeError(
+            f"Output {tensor._output_nr} of {name} is a view and is being modified inplace. This view is the output "
+            "of a function that returns multiple views. Such functions do not allow the output views to be modified "
+            "inplace. You should replace the inplace operation by an out-of-place one."
+        )
+
+
+def written(tensor: Tensor) -> None:
+    """Count a write."""
+    if not tensor._silent_writes:
+        tensor._array.storage.version += 1
+
+
+def rebind(tensor: Tensor, node: Node, self_position: int | None, output_nr: int = 0) -> None:
+    """Give a written tensor its new history; `self_position` is its own place among the node's edges."""
+    base = tensor._base
+    if base is None:
+        tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, output_nr, True
+        tensor._history += 1
+        _follow_retained(tensor)
+        return
+    slices = CopySlices(base, tensor._array.layout, node, self_position)
+    base._grad_fn, base._output_nr, base._requires_grad = slices, 0, True
+    base._history += 1
+    refresh(tensor)
+
+
+def _follow_retained(tensor: Tensor) -> None:
+    if tensor._retains_grad:
+        tensor._retains_grad = False
+        tensor.retain_grad()
+
+
+def refresh(tensor: Tensor) -> None:
+    """Bring a view's history up to that of its base."""
+    base = tensor._base
+    assert base is not None
+    if tensor._view_history != base._history:
+        tensor._view_history = base._history
+        if base._requires_grad:
+            node = BaseView(base, tensor._array.layout)
+            tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, 0, True
+
+
+_node_refresh[0] = refresh
+
+
+class Geometry:
+    """Where a view lies within its base, both seen from the start of the base's memory."""
+
+    __slots__ = ("base", "extent", "shape", "view")
+
+    def __init__(self, base: Layout, view: Layout):
+        start = base.offset
+        self.shape = base.shape
+        self.base = base._replace(offset=0)
+        self.view = view._replace(offset=view.offset - start)
+        self.extent = max(self.base.extent()[1], self.view.extent()[1])
+
+    def spread(self, grad: Any) -> Any:
+        """A vector of memory laid out as the base's, holding `grad`."""
+        memory = self.blank(grad)
+        memory.as_strided(*self.base).copy_(grad)
+        return memory
+
+    def blank(self, grad: Any) -> Any:
+        """Zeros in the extent of the base."""
+        spec = grad._array.spec
+        return tensor_of(full(contiguous_spec((self.extent,), spec.dtype, spec.device), 0))
+
+
+class BaseView(Node):
+    """A view whose base was written: its gradient goes to its place in the base."""
+
+    def __init__(self, base: Tensor, layout: Layout):
+        self.geometry = Geometry(base._array.layout, layout)
+        spec = base._array.with_layout(layout).spec
+        super().__init__((edge_of(base),), (spec,))
+
+    def name(self) -> str:
+        """PyTorch's name."""
+        return "AsStridedBackward0"
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """Zeros with the gradient in the view's place."""
+        memory = self.geometry.blank(grads[0])
+        memory.as_strided(*self.geometry.view).copy_(grads[0])
+        return (memory.as_strided(*self.geometry.base),)
+
+
+class CopySlices(Node):
+    """A base written through a view: the inner node sees the gradient of the slice, the rest passes unchanged."""
+
+    def __init__(self, base: Tensor, layout: Layout, inner: Node, self_position: int | None):
+        self.inner, self.self_position = inner, self_position
+        self.geometry = Geometry(base._array.layout, layout)
+        before = edge_of(base) if base._requires_grad else NO_EDGE
+        others = tuple(e for i, e in enumerate(inner.edges) if i != self_position)
+        super().__init__((before, *others), (base._array.spec,))
+
+    def name(self) -> str:
+        """PyTorch's name."""
+        return "CopySlices"
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """The inner node's gradients; the base's with the slice replaced."""
+        memory = self.geometry.spread(grads[0])
+        inner = list(self.inner.apply([memory.as_strided(*self.geometry.view).clone()]))
+        own = inner.pop(self.self_position) if self.self_position is not None else None
+        slice_ = memory.as_strided(*self.geometry.view)
+        if own is None:
+            slice_.zero_()
+        else:
+            slice_.copy_(own)
+        return (memory.as_strided(*self.geometry.base), *inner)
+
+    def release(self) -> None:
+        """Forget what the inner node saved."""
+        self.inner.release()

@@ -1,0 +1,101 @@
+"""Library ops: a shape rule in Python, a kernel that each backend brings, and a gradient rule over other ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ember.backends.base import LibraryKernel
+from ember.core import dispatch, executor, modes
+from ember.core.dispatch import RuleNode, find_device
+from ember.core.op import Op
+from ember.core.tensor import Tensor
+from ember.device import CPU
+from ember.kernel.array import Spec
+from ember.kernel.call import LibraryCall
+
+
+class LibraryOp(Op):
+    """The body gives the result's spec, or a tuple of them, or None where only the data tells; it may raise.
+
+    `upcast` computes half precision in float32; False is for kernels that only move data.
+    """
+
+    def __init__(self, function: Any, kernel: LibraryKernel, *, upcast: bool = True):
+        super().__init__(function)
+        self.kernel, self.upcast = kernel, upcast
+        self.plans = dispatch.new_plan_cache()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.SPECIAL[0]:
+            found = self.overridden(args, kwargs)
+            if found is not NotImplemented:
+                return found
+        return self.run(self.bind(args, kwargs))
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Run for bound arguments."""
+        if modes.SPECIAL[0]:
+            values = dispatch.autocast(self.name, values)
+        key = tuple(map(dispatch.hashable, values))
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self._plan(values)
+            if len(self.plans) > 20_000:
+                self.plans.clear()
+            self.plans[key] = plan
+        call, runner = plan
+        operands = tuple(_arrays(v) for v in values)
+        slot = executor._slot[0]
+        made = runner(*operands) if slot is None else slot.run(call, runner, operands)
+        if isinstance(made, tuple):
+            outputs = [dispatch.wrapped(a) for a in made]
+        else:
+            outputs = [dispatch.wrapped(made)]
+        if self._grad is not None and modes.state.grad:
+            inputs = [t for v in values for t in _tensor_list(v)]
+            if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(
+                dispatch.is_differentiable(o._array.spec.dtype) for o in outputs
+            ):
+                node = dispatch.node_type(RuleNode, self.name)(self, values, inputs, outputs)
+                dispatch.attach(node, outputs)
+        return tuple(outputs) if isinstance(made, tuple) else outputs[0]
+
+    def _plan(self, values: Sequence[Any]) -> Any:
+        named = list(zip(self.parameters, values, strict=True))
+        device = find_device(self.name, named, zero_dim_moves=False)
+        count = self.positional
+        specs = self.function(*values[:count], **dict(zip(self.parameters[count:], values[count:], strict=True)))
+        outs = () if specs is None else specs if isinstance(specs, tuple) else (specs,)
+        in_specs = tuple(_spec_tree(v) for v in values)
+        call = LibraryCall(self.name, in_specs, outs, kernel=self.kernel.name, upcast=self.upcast)
+        place = outs[0].device if outs else device or CPU
+        return call, executor.prepare(call, place)
+
+
+def _arrays(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._array
+    if isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value):
+        return type(value)(v._array if isinstance(v, Tensor) else v for v in value)
+    return value
+
+
+def _spec_tree(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value._array.spec
+    if isinstance(value, (tuple, list)):
+        return tuple(v._array.spec if isinstance(v, Tensor) else v for v in value)
+    return value
+
+
+def _tensor_list(value: Any) -> list[Any]:
+    """The tensors of an argument, in the order in which a rule returns their gradients (None for an absent one)."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value):
+        return [v if isinstance(v, Tensor) else None for v in value]
+    return []
+
+
+__all__ = ["LibraryOp", "Spec"]

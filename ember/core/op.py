@@ -1,0 +1,96 @@
+"""`Op`: what all kinds of ops share: a name, a bound signature, the overrides, and being a method of Tensor."""
+
+from __future__ import annotations
+
+from types import MethodType
+from typing import Any
+
+from ember.core import modes
+from ember.core.dispatch import overridden
+from ember.core.tensor import Tensor
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "<required>"
+
+
+REQUIRED = _Required()
+
+
+class Op:
+    """An op declared by a decorator; calling it runs it."""
+
+    def __init__(self, function: Any):
+        code = function.__code__
+        count, keyword_only = code.co_argcount, code.co_kwonlyargcount
+        self.function = function
+        self.__name__ = self.name = function.__name__.rstrip("_") or function.__name__
+        self.__qualname__, self.__doc__, self.__module__ = self.name, function.__doc__, function.__module__
+        self.parameters: tuple[str, ...] = code.co_varnames[: count + keyword_only]
+        self.positional = count
+        defaults = function.__defaults__ or ()
+        self.defaults: list[Any] = [REQUIRED] * (count - len(defaults)) + list(defaults)
+        named = function.__kwdefaults__ or {}
+        self.defaults += [named.get(p, REQUIRED) for p in self.parameters[count:]]
+        self._grad: Any = None
+        self.rule_parameters: tuple[str, ...] = ()
+
+    @property
+    def grad(self) -> Any:
+        """The gradient rule; its parameters' names say what it needs."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, rule: Any) -> None:
+        self._grad = rule
+        self.rule_parameters = rule.__code__.co_varnames[: rule.__code__.co_argcount]
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments in the order of the parameters, defaults filled in; TypeErrors as Python's."""
+        if len(args) > self.positional:
+            raise TypeError(
+                f"{self.name}() takes {self.positional} positional arguments but {len(args)} were given: "
+                f"({', '.join(self.parameters)})"
+            )
+        if not kwargs and len(args) == len(self.parameters):
+            return list(args)
+        values = [*args, *self.defaults[len(args) :]]
+        for name, value in kwargs.items():
+            position = self._position(name)
+            if position < len(args):
+                raise TypeError(f"{self.name}() got multiple values for argument '{name}'")
+            values[position] = value
+        missing = [p for p, v in zip(self.parameters, values, strict=True) if v is REQUIRED]
+        if missing:
+            raise TypeError(f"{self.name}() missing {len(missing)} required argument(s): {', '.join(missing)}")
+        return values
+
+    def _position(self, name: str) -> int:
+        alias = {"self": "input", "axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input"}
+        for candidate in (name, alias.get(name)):
+            if candidate in self.parameters:
+                return self.parameters.index(candidate)
+        known = ", ".join(self.parameters)
+        raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}' (it has: {known})")
+
+    def overridden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What a `__torch_function__` makes of the call, or NotImplemented."""
+        return overridden(self, args, kwargs) if modes.SPECIAL[0] else NotImplemented
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    def check_input(self, value: Any) -> None:
+        """TypeError unless the first argument is a tensor."""
+        if not isinstance(value, Tensor):
+            raise TypeError(
+                f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
+                f"{type(value).__name__}"
+            )
+
+    def __repr__(self) -> str:
+        return f"<function {self.name}>"

@@ -1,0 +1,110 @@
+"""`out=`: results stored in tensors that the caller brings, resized to fit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ember import dtypes
+from ember.core import modes
+from ember.core.array import copy_into, empty
+from ember.core.dispatch import needs_grad
+from ember.core.history import check_write, written
+from ember.core.tensor import Tensor
+from ember.errors import check
+from ember.kernel.array import Spec
+
+
+def store(name: str, out: Tensor, compute: Callable[[], Any], values: Sequence[Any]) -> Tensor:
+    """`compute()` stored in `out`. RuntimeError where gradients would be lost or the dtype cannot hold the result."""
+    check_out(name, out, values)
+    with modes.no_grad():
+        return put(out, compute())
+
+
+def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
+    """TypeError for what is not a tensor, RuntimeError where a gradient would get lost."""
+    check(
+        isinstance(out, Tensor),
+        TypeError,
+        f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}",
+    )
+    if modes.state.grad:
+        involved = [v for v in (*values, out) if isinstance(v, Tensor)]
+        check(
+            not any(needs_grad(t) for t in involved),
+            RuntimeError,
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad.",
+        )
+
+
+def put(out: Tensor, result: Tensor) -> Tensor:
+    """Store one result."""
+    spec, own = result._array.spec, out._array.spec
+    check(
+        spec.device is own.device,
+        RuntimeError,
+        f"Expected out tensor to have device {spec.device}, but got {own.device} instead",
+    )
+    check(
+        dtypes.can_cast(spec.dtype, own.dtype),
+        RuntimeError,
+        f"result type {spec.dtype.title} can't be cast to the desired output type {own.dtype.title}",
+    )
+    fit(out, spec)
+    check_write(out)
+    copy_into(out._array, result._array)
+    written(out)
+    return out
+
+
+def fit(out: Tensor, spec: Spec) -> None:
+    """Give `out` the shape of a result; a warning if it had elements of its own."""
+    own = out._array.spec
+    if own.shape == spec.shape:
+        return
+    if own.numel:
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(own.shape)}, which does not "
+            f"match the required output shape {list(spec.shape)}. This behavior is deprecated, and in a future "
+            "PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an "
+            "out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            UserWarning,
+            stacklevel=5,
+        )
+    resize(out, spec.shape)
+
+
+def resize(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    """Give a tensor another shape, row-major, in its own storage if that is large enough, else in a larger one."""
+    array = tensor._array
+    spec = array.spec.with_shape(shape)
+    if (array.offset + spec.numel) * spec.dtype.itemsize <= array.storage.nbytes:
+        tensor._array = type(array)(array.storage, spec, array.offset)
+        return
+    grown = empty(spec)
+    kept = min(array.storage.nbytes - array.offset * spec.dtype.itemsize, grown.storage.nbytes)
+    if kept > 0 and not tensor.is_meta:
+        start = array.offset * spec.dtype.itemsize
+        grown.storage.bytes()[:kept] = array.storage.bytes()[start : start + kept]
+    array.storage.buffer = grown.storage.buffer
+    if hasattr(grown.storage, "lease"):
+        array.storage.lease = grown.storage.lease
+    tensor._array = type(array)(array.storage, spec, 0)
+
+
+def check_result(target: Tensor, result: Tensor) -> None:
+    """RuntimeError unless a result may be written into `target` in place."""
+    spec, own = result._array.spec, target._array.spec
+    check(
+        dtypes.can_cast(spec.dtype, own.dtype),
+        RuntimeError,
+        f"result type {spec.dtype.title} can't be cast to the desired output type {own.dtype.title}",
+    )
+    check(
+        spec.shape == own.shape,
+        RuntimeError,
+        f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(spec.shape)}",
+    )

@@ -1,0 +1,169 @@
+"""The decorators that declare ops, and the registry of names that they fill: the public surface is read from here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ember.backends.base import LibraryKernel
+from ember.core import modes
+from ember.core.dispatch import autocast, overridden
+from ember.core.formula import FormulaOp, RowOp
+from ember.core.library import LibraryOp
+from ember.core.outputs import check_out, check_result, put
+from ember.core.reduction import ReductionOp
+from ember.core.tensor import Tensor
+from ember.core.view import ViewOp
+
+FUNCTION, METHOD, F, INPLACE, OUT, LINALG, FFT, SPECIAL, F_INPLACE = (1 << i for i in range(9))
+
+NAMESPACES: dict[str, dict[str, Any]] = {
+    name: {} for name in ("torch", "Tensor", "nn.functional", "linalg", "fft", "special")
+}
+OPS: dict[str, Any] = {}  # every declared op by its own name, public or not
+
+
+def _publish(name: str, function: Any, export: int) -> None:
+    for flag, space in ((FUNCTION, "torch"), (F, "nn.functional"), (LINALG, "linalg"), (FFT, "fft"), (SPECIAL, "special")):
+        if export & flag:
+            NAMESPACES[space][name] = function
+    if export & METHOD:
+        install_method(name, function)
+
+
+def install_method(name: str, function: Any) -> None:
+    """Make `function(self, ...)` a method of Tensor."""
+    NAMESPACES["Tensor"][name] = function
+    setattr(Tensor, name, function)
+
+
+def _register(op: Any, function: Any, export: int, names: tuple[str, ...], own: str) -> Any:
+    own = own or function.__name__
+    op.__name__ = op.__qualname__ = own
+    OPS[own] = op
+    for name in (own, *names):
+        _publish(name, op, export)
+        if export & INPLACE:
+            written = inplace_form(op)
+            install_method(name + "_", written)
+            if export & FUNCTION:
+                NAMESPACES["torch"][name + "_"] = written
+        if export & F_INPLACE:
+            NAMESPACES["nn.functional"][name + "_"] = inplace_form(op)
+    return op
+
+
+def inplace_form(op: Any) -> Any:
+    """`x.op_(...)`: a formula is computed into its first argument; anything else is computed and copied in."""
+    if isinstance(op, FormulaOp):
+
+        def written(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return op.inplace(self, *args, **kwargs)
+    else:
+
+        def written(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if modes.SPECIAL[0]:
+                found = overridden(written, (self, *args), kwargs)
+                if found is not NotImplemented:
+                    return found
+            return copy_result(self, op(self, *args, **kwargs))
+
+    written.__name__ = written.__qualname__ = f"{op.__name__}_"
+    written.__doc__ = f"`{op.__name__}` with its result written into the tensor, which is returned."
+    return written
+
+
+def copy_result(target: Any, result: Any) -> Any:
+    """Copy a result into a tensor, which must have its shape and a dtype that holds it."""
+    check_result(target, result)
+    return target.copy_(result)
+
+
+def elementwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], FormulaOp]:
+    """Declare an elementwise op by its formula. See FormulaOp for the options; `names` are aliases."""
+
+    def declare(function: Any) -> FormulaOp:
+        op: FormulaOp = _register(FormulaOp(function, **options), function, export, names, name)
+        return op
+
+    return declare
+
+
+def rowwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], RowOp]:
+    """Declare a row program; `dim` is added to its parameters."""
+
+    def declare(function: Any) -> RowOp:
+        op: RowOp = _register(RowOp(function, **options), function, export, names, name)
+        return op
+
+    return declare
+
+
+def reduction(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], ReductionOp]:
+    """Declare a reduction by the combination of two elements; `dim`, `keepdim` (and `dtype`) are added."""
+
+    def declare(function: Any) -> ReductionOp:
+        op: ReductionOp = _register(ReductionOp(function, **options), function, export, names, name)
+        return op
+
+    return declare
+
+
+def library_op(
+    kernel: LibraryKernel, export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any
+) -> Callable[[Any], LibraryOp]:
+    """Declare a library op: the body is its shape rule, `kernel` the name of what backends bring."""
+
+    def declare(function: Any) -> LibraryOp:
+        op: LibraryOp = _register(LibraryOp(function, kernel, **options), function, export, names, name)
+        return op
+
+    return declare
+
+
+def view(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> Callable[[Any], ViewOp]:
+    """Declare a view op by its map of layouts."""
+
+    def declare(function: Any) -> ViewOp:
+        op: ViewOp = _register(ViewOp(function), function, export, names, name)
+        return op
+
+    return declare
+
+
+def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> Callable[[Any], Any]:
+    """Declare a function over other ops; gradients, devices and capture see through it.
+
+    With OUT it takes `out=` (a tensor, or a tuple of them for several results).
+    """
+
+    def declare(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if modes.SPECIAL[0]:
+                found = overridden(call, args, kwargs)
+                if found is not NotImplemented:
+                    return found
+                args = autocast(function.__name__, args)
+            out = kwargs.pop("out", None) if takes_out else None
+            if out is None:
+                return function(*args, **kwargs)
+            return _into(function, out, args, kwargs)
+
+        takes_out = bool(export & OUT)
+        return _register(call, function, export, names, name)
+
+    return declare
+
+
+def _into(function: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    for target in outs:
+        check_out(function.__name__, target, (*args, *kwargs.values()))
+    with modes.no_grad():
+        result = function(*args, **kwargs)
+        if not isinstance(out, (tuple, list)):
+            return put(out, result)
+        stored = [put(o, r) for o, r in zip(outs, result, strict=True)]
+    return type(result)(stored) if type(result) is tuple else type(result)(*stored)

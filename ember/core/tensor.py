@@ -1,0 +1,484 @@
+"""`Tensor`: an array with gradients and PyTorch's face. It holds no ops: ops/ installs them from above."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ember.core import modes
+from ember.core.array import from_host
+from ember.core.node import AccumulateGrad, Handle, Node, edge_of, leaf_node, type_name
+from ember.core.node import _connected as _node_connected
+from ember.core.node import _detached as _node_detached
+from ember.device import META
+from ember.device import device as Device
+from ember.dtypes import dtype as DType
+from ember.errors import check
+from ember.kernel.array import Array, Spec
+from ember.layout import Size, is_contiguous
+
+_new = object.__new__
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype on one device, with its gradient.
+
+    `Tensor(2, 3)` is the legacy constructor: uninitialised, of the default dtype, on the CPU.
+
+    >>> import ember as torch
+    >>> torch.tensor([1., 2.]) + 1
+    tensor([2., 3.])
+    """
+
+    # Defaults live in the class, so that making a tensor sets one attribute.
+    _array: Array
+    _requires_grad = False
+    _grad_fn: Node | None = None
+    _output_nr = 0
+    _grad: Tensor | None = None
+    _base: Tensor | None = None  # the tensor whose memory this views, with what history.py needs below
+    _view_history = 0
+    _history = 0
+    _view_of_many = False
+    _made_without_grad = False
+    _inference = False
+    _silent_writes = False  # made by .data: its writes do not count for saved tensors
+    _backward_hooks: Any = None
+    _retains_grad = False
+    name: str | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not args and not kwargs and cls is not Tensor:
+            return _new(cls)
+        return legacy_constructor[0](cls, *args, **kwargs)
+
+    def __init_subclass__(cls, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if "__torch_function__" in cls.__dict__ and not getattr(cls, "_plain_function", False):
+            modes.SPECIAL[0] += 1  # from now on ops look for overrides
+
+    # what it is
+
+    @property
+    def spec(self) -> Spec:
+        """Shape, strides, dtype and device together."""
+        return self._array.spec
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the dims."""
+        return Size(self._array.spec.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self._array.spec.dtype
+
+    @property
+    def device(self) -> Device:
+        """Where the elements are."""
+        return self._array.spec.device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return self._array.spec.ndim
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the tensor is on a GPU."""
+        return self._array.spec.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the tensor is on the CPU."""
+        return self._array.spec.device.type == "cpu"
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the tensor has a shape and no elements."""
+        return self._array.spec.device is META
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self._array.spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._array.spec.nbytes
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dim."""
+        shape = self.shape
+        if dim is None:
+            return shape
+        check(
+            -len(shape) <= dim < len(shape),
+            IndexError,
+            lambda: f"Dimension out of range (expected to be in range of [{-len(shape)}, {len(shape) - 1}], but got {dim})"
+            if shape
+            else "Dimension specified as 0 but tensor has no dimensions",
+        )
+        return shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """The strides in elements, or that of one dim."""
+        strides = self._array.spec.strides
+        if dim is None:
+            return strides
+        check(
+            -len(strides) <= dim < len(strides),
+            IndexError,
+            lambda: f"Dimension out of range (expected to be in range of [{-len(strides)}, {len(strides) - 1}], but got {dim})",
+        )
+        return strides[dim]
+
+    def storage_offset(self) -> int:
+        """The place of the first element in the storage, in elements."""
+        return self._array.offset
+
+    def dim(self) -> int:
+        """The number of dims."""
+        return self._array.spec.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._array.spec.numel
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self._array.spec.dtype.itemsize
+
+    def get_device(self) -> int:
+        """The index of the GPU; -1 on the CPU."""
+        index = self._array.spec.device.index
+        return -1 if index is None else index
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a real floating-point one."""
+        return self._array.spec.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return self._array.spec.dtype.is_complex
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self._array.spec.dtype.is_signed
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        return self._inference
+
+    def is_set_to(self, tensor: Tensor) -> bool:
+        """Whether both are the same view of the same storage."""
+        a, b = self._array, tensor._array
+        return a.storage is b.storage and a.offset == b.offset and a.spec is b.spec
+
+    def __len__(self) -> int:
+        shape = self._array.spec.shape
+        check(shape, TypeError, "len() of a 0-d tensor")
+        return shape[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.item())  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    # gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward computes a gradient for this tensor."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Set `requires_grad` of a leaf, and return it. RuntimeError for integers, and for False on a non-leaf."""
+        if requires_grad == self._requires_grad and self._grad_fn is None:
+            return self
+        check(
+            self._grad_fn is None or requires_grad,
+            RuntimeError,
+            "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+            "subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+        )
+        check_differentiable(self._array.spec, requires_grad)
+        check(
+            not (self._inference and requires_grad and not modes.state.inference),
+            RuntimeError,
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.",
+        )
+        self._requires_grad = bool(requires_grad) or self._grad_fn is not None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was made by the user rather than by a recorded op."""
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor; None for leaves."""
+        if self._base is not None and self._base._history != self._view_history:
+            edge_of(self)
+        return self._grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of its node this is."""
+        return self._output_nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What backward has added up for this tensor."""
+        if self._grad is None and self._grad_fn is not None and not self._retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+                "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            check(
+                isinstance(value, Tensor),
+                TypeError,
+                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}",
+            )
+            check(value is not self, RuntimeError, "can't assign Variable as its own grad")
+            check_assigned_grad(self._array.spec, value._array.spec)
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a non-leaf keeps its gradient."""
+        return self._retains_grad
+
+    def retain_grad(self) -> None:
+        """Let a non-leaf keep its gradient in `.grad`."""
+        check(self._requires_grad, RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+        if self._grad_fn is None or self._retains_grad:
+            return
+        node, index = edge_of(self)
+        self._retains_grad = True
+        node.capture_hooks(index)[-id(self)] = _Retain(self)
+
+    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(grad)` when the gradient of this tensor is known; what it returns replaces it."""
+        check(
+            self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+        )
+        if self._grad_fn is None:
+            if self._backward_hooks is None:
+                self._backward_hooks = {}
+            return Handle(self._backward_hooks, hook)
+        node, index = edge_of(self)
+        return Handle(node.capture_hooks(index), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call `hook(param)` after backward has added to the `.grad` of this leaf."""
+        check(
+            self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+        )
+        check(
+            self._grad_fn is None,
+            RuntimeError,
+            "post accumulate grad hooks cannot be registered on non-leaf tensors",
+        )
+        return Handle(self.__dict__.setdefault("_post_accumulate_hooks", {}), hook)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history; writes through it are not noticed by saved tensors."""
+        made = _plain(self._array)
+        made._silent_writes = True
+        return made
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        check(
+            isinstance(value, Tensor),
+            TypeError,
+            f"Variable data has to be a tensor, but got {type(value).__name__}",
+        )
+        if self._requires_grad:
+            check_differentiable(value._array.spec, True)
+        self._array = value._array
+        self.__dict__.pop("_accumulate", None)
+
+    def detach(self) -> Tensor:
+        """The same memory without history."""
+        made = _plain(self._array)
+        made._inference = self._inference
+        if self._base is not None or self._requires_grad:
+            made._base_memory = self
+        return made
+
+    def detach_(self) -> Tensor:
+        """Cut this tensor from its history. RuntimeError for views."""
+        check(
+            self._base is None,
+            RuntimeError,
+            "Can't detach views in-place. Use detach() instead.",
+        )
+        self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
+        return self
+
+    @property
+    def _version(self) -> int:
+        """How often the storage has been written."""
+        return self._array.storage.version
+
+    def _is_view(self) -> bool:
+        """Whether this is a view whose history follows its base's."""
+        return self._base is not None
+
+    # memory
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether elements lie in row-major order (or that of `memory_format`) without gaps."""
+        spec = self._array.spec
+        if memory_format is not None and getattr(memory_format, "strides_of", None) is not None:
+            wanted = memory_format.strides_of(spec.shape)
+            return wanted is not None and is_same_layout(spec.shape, spec.strides, wanted)
+        return is_contiguous(spec.shape, spec.strides)
+
+    def data_ptr(self) -> int:
+        """The address of the first element (a simulated GPU has addresses of its own)."""
+        array = self._array
+        if array.spec.device is META or array.spec.numel == 0:
+            return 0
+        return address(array)
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The legacy type name; with an argument, the tensor as that dtype or legacy type."""
+        if dtype is None:
+            return type_name(self._array.spec)
+        return legacy_cast[0](self, dtype, non_blocking)
+
+
+legacy_constructor: list[Callable[..., Any]] = []  # ops/legacy.py
+legacy_cast: list[Callable[..., Any]] = []
+
+
+def is_same_layout(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether strides agree wherever they matter."""
+    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
+
+
+def address(array: Array) -> int:
+    """The address of an array's first element."""
+    lease = getattr(array.storage, "lease", None)
+    start = lease.address if lease is not None else array.storage.bytes().ctypes.data
+    return int(start) + array.offset * array.spec.dtype.itemsize
+
+
+def check_differentiable(spec: Spec, requires_grad: bool) -> None:
+    """RuntimeError for gradients of integers."""
+    check(
+        not requires_grad or spec.dtype.is_floating_point or spec.dtype.is_complex,
+        RuntimeError,
+        "only Tensors of floating point and complex dtype can require gradients",
+    )
+
+
+def check_assigned_grad(own: Spec, grad: Spec) -> None:
+    """RuntimeError unless a gradient fits its tensor."""
+    check(
+        own.dtype is grad.dtype,
+        RuntimeError,
+        f"attempting to assign a gradient with dtype '{grad.dtype.title}' to a tensor with dtype '{own.dtype.title}'",
+    )
+    check(
+        own.device is grad.device,
+        RuntimeError,
+        f"attempting to assign a gradient located on device with index '{grad.device}' to a tensor located on device "
+        f"with index '{own.device}': move it with .to('{own.device}')",
+    )
+    check(
+        own.shape == grad.shape,
+        RuntimeError,
+        f"assigned grad has data of a different size: {list(grad.shape)} for a tensor of {list(own.shape)}",
+    )
+
+
+class _Retain:
+    """The hook of retain_grad: holds its tensor weakly through the tensor's own node."""
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    def __call__(self, grad: Tensor) -> None:
+        known = self.tensor._grad
+        self.tensor._grad = _plain(grad._array) if known is None else known + grad  # type: ignore[operator]
+
+
+def _plain(array: Array) -> Tensor:
+    made = _new(Tensor)
+    made._array = array
+    return made  # type: ignore[no-any-return]
+
+
+def tensor_of(array: Array) -> Tensor:
+    """A tensor over an array, without history."""
+    made = _new(Tensor)
+    made._array = array
+    if modes.state.inference:
+        made._inference = True
+    return made  # type: ignore[no-any-return]
+
+
+def connected(array: Array, node: Node | None, output_nr: int = 0) -> Tensor:
+    """A tensor over an array as output of a node (or without history)."""
+    made = _new(Tensor)
+    made._array = array
+    if node is not None:
+        if isinstance(node, AccumulateGrad):
+            made._requires_grad = True
+            made.__dict__["_accumulate"] = _strong(node)
+        else:
+            made._grad_fn, made._output_nr, made._requires_grad = node, output_nr, True
+    return made  # type: ignore[no-any-return]
+
+
+def _strong(node: Node) -> Callable[[], Node]:
+    return lambda: node
+
+
+_node_connected.append(connected)
+_node_detached.append(lambda tensor: _plain(tensor._array))
+
+
+def from_ndarray(values: np.ndarray[Any, Any], dtype: DType | None = None) -> Tensor:
+    """A CPU tensor that shares the memory of an ndarray."""
+    return tensor_of(from_host(values, dtype))
+
+
+def item_of(tensor: Any) -> Any:
+    """The Python number of a one-element tensor."""
+    return tensor.item()
+
+
+__all__ = ["Tensor", "connected", "from_ndarray", "item_of", "leaf_node", "tensor_of"]

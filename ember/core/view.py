@@ -1,0 +1,133 @@
+"""View ops: Layout in, Layout out. No backend is called; the gradient is the adjoint of the layout map."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.core import dispatch, modes
+from ember.core.array import full
+from ember.core.node import Node, edge_of
+from ember.core.op import Op
+from ember.core.tensor import Tensor, tensor_of
+from ember.kernel.array import contiguous_spec
+from ember.layout import Layout, Shape, contiguous_strides, may_overlap, product
+
+
+class ViewOp(Op):
+    """The function takes the layout and the op's arguments, and returns a layout or a list of them."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.SPECIAL[0]:
+            found = self.overridden(args, kwargs)
+            if found is not NotImplemented:
+                return found
+        return self.run(self.bind(args, kwargs))
+
+    def run(self, values: list[Any]) -> Any:
+        """The view, or views, of bound arguments."""
+        tensor = values[0]
+        self.check_input(tensor)
+        found = self.function(tensor._array.layout, *values[1:])
+        if isinstance(found, Layout):
+            return self.view(tensor, found, values[1:])
+        return self._views(tensor, found, values[1:])
+
+    def view(self, tensor: Tensor, layout: Layout, arguments: list[Any]) -> Tensor:
+        """One view."""
+        out = _alias(tensor, layout)
+        if modes.state.grad and dispatch.needs_grad(tensor):
+            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (out._array.spec,))
+            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, arguments
+            out._grad_fn, out._output_nr, out._requires_grad = node, 0, True
+        return out
+
+    def _views(self, tensor: Tensor, layouts: list[Layout], arguments: list[Any]) -> tuple[Tensor, ...]:
+        outs = tuple(_alias(tensor, layout) for layout in layouts)
+        for out in outs:
+            out._view_of_many = True
+        if outs and modes.state.grad and dispatch.needs_grad(tensor):
+            specs = tuple(o._array.spec for o in outs)
+            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), specs)
+            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, arguments
+            dispatch.attach(node, outs)
+        return outs
+
+
+def _alias(tensor: Tensor, layout: Layout) -> Tensor:
+    out = dispatch.wrapped(tensor._array.with_layout(layout))
+    if tensor._inference:
+        out._inference = True
+    if tensor._silent_writes:
+        out._silent_writes = True
+    base = tensor if tensor._base is None else tensor._base
+    if modes.state.grad or not dispatch.is_differentiable(layout_dtype(tensor)):
+        out._base, out._view_history = base, base._history
+    else:
+        out.__dict__["_no_grad_base"] = base
+    return out
+
+
+def layout_dtype(tensor: Tensor) -> Any:
+    """The dtype of a tensor."""
+    return tensor._array.spec.dtype
+
+
+class ViewNode(Node):
+    """A recorded view. Which elements it shows is found by applying the op to the input's index space."""
+
+    __slots__ = ("arguments", "op", "shape")
+    op: ViewOp
+    shape: Shape
+    arguments: list[Any]
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """Each gradient put back where its elements came from; where several views meet, they add up."""
+        found = self.op.function(Layout(self.shape, contiguous_strides(self.shape)), *self.arguments)
+        if isinstance(found, Layout):
+            return (adjoint(grads[0], self.shape, found),)
+        spec = next(g for g in grads if g is not None)._array.spec
+        memory = _blank(spec, product(self.shape))
+        for grad, layout in zip(grads, found, strict=True):
+            if grad is not None:
+                memory.as_strided(*layout).copy_(grad)
+        return (memory.view(self.shape),)
+
+
+def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
+    """The gradient of a tensor of `shape` from that of its view at `layout` (strides in the dense index space)."""
+    repeated = tuple(d for d, (n, s) in enumerate(zip(layout.shape, layout.strides, strict=True)) if s == 0 and n != 1)
+    if repeated:  # an expanded dim: its copies add up
+        grad = grad.sum(repeated)
+        kept = [d for d in range(layout.ndim) if d not in repeated]
+        layout = Layout(
+            tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset
+        )
+    if layout.numel == product(shape) and layout.offset == 0:
+        if layout.is_contiguous:
+            return grad.reshape(shape)
+        order = sorted(range(layout.ndim), key=lambda d: -layout.strides[d])
+        back = layout.permuted(order)
+        if back.is_contiguous:
+            return grad.permute(order).reshape(shape)
+    memory = _blank(grad._array.spec, product(shape))
+    if may_overlap(layout.shape, layout.strides):
+        index = tensor_of(full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset))
+        for size, stride in zip(layout.shape, layout.strides, strict=True):
+            steps = _steps(size, stride, grad._array.spec.device)
+            index = (index.reshape(-1, 1) + steps).reshape(-1)
+        return memory.index_add(0, index, grad.reshape(-1)).view(shape)
+    memory.as_strided(*layout).copy_(grad)
+    return memory.view(shape)
+
+
+def _int64() -> Any:
+    return dispatch.dtypes.int64
+
+
+def _steps(size: int, stride: int, device: Any) -> Any:
+    steps = tensor_of(full(contiguous_spec((size,), _int64(), device), stride))
+    return steps.cumsum(0) - stride
+
+
+def _blank(spec: Any, numel: int) -> Any:
+    return tensor_of(full(contiguous_spec((numel,), spec.dtype, spec.device), 0))

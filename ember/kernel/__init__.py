@@ -1,0 +1,1 @@
+"""What backends are given: arrays, and calls that say what to compute."""

@@ -1,0 +1,21 @@
+"""Every op of the public surface, by family. Names come from the registry; `ops.NAME` is `torch.NAME`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+FAMILIES = (
+    "formats", "pointwise", "moves", "views", "create", "reduce", "rowwise", "joining", "indexing", "matmul", "legacy", "operators",
+)  # fmt: skip
+for _family in FAMILIES:
+    importlib.import_module(f"ember.ops.{_family}")
+
+from ember.core.registry import NAMESPACES  # noqa: E402
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return NAMESPACES["torch"][name]
+    except KeyError:
+        raise AttributeError(f"module 'ember.ops' has no op {name!r}") from None

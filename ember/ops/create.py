@@ -1,0 +1,509 @@
+"""Factories: tensors from values, shapes and ranges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ember import dtypes
+from ember.core import modes
+from ember.core.array import empty as array_of
+from ember.core.array import fill, from_host
+from ember.core.factory import new_empty as blank
+from ember.core.factory import new_full as filled
+from ember.core.factory import (
+    fill_value,
+    finish,
+    from_values,
+    number_dtype,
+    place,
+    shape_of,
+)
+from ember.core.registry import FUNCTION, METHOD, OUT, composite
+from ember.core.tensor import Tensor, tensor_of
+from ember.device import CPU
+from ember.dtypes import dtype as DType
+from ember.dtypes import from_numpy_dtype
+from ember.errors import check
+from ember.kernel.array import contiguous_spec, spec_of
+from ember.layout import like_strides
+from ember.ops.formats import preserve_format
+
+# from values
+
+
+def _host_values(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    """A fresh contiguous ndarray of nested Python data, with the dtype that PyTorch infers."""
+    if isinstance(data, (bool, int, float, complex)):
+        found = dtype or number_dtype(data)
+        return _cast(np.asarray(data), found), found
+    if isinstance(data, (np.ndarray, np.generic)):
+        found = dtype or from_numpy_dtype(data.dtype)
+        return _cast(np.asarray(data), found), found
+    if isinstance(data, (list, tuple, range)) or hasattr(data, "__len__"):
+        return _from_sequence(data, dtype)
+    if hasattr(data, "__array__"):
+        return _host_values(np.asarray(data), dtype)
+    raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+
+
+def _cast(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if values.dtype.kind == "c" and not dtype.is_complex:
+        raise TypeError(f"can't convert complex to {dtype.name}")
+    if values.dtype.kind == "i" and dtype.category == dtypes.INTEGRAL and values.ndim == 0:
+        info = np.iinfo(dtype.numpy)
+        fits = info.min <= int(values) <= info.max or dtype is dtypes.uint8
+        check(fits, RuntimeError, f"value cannot be converted to type {dtype.name} without overflow")
+    with np.errstate(all="ignore"):
+        return np.array(values, dtype=dtype.numpy, order="C")
+
+
+def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+    leaves: list[Any] = []
+    shape = _measure(data, leaves)
+    if any(isinstance(leaf, Tensor) for leaf in leaves):
+        leaves = [leaf.item() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    numpy_types = {leaf.dtype for leaf in leaves if isinstance(leaf, np.generic)}
+    if dtype is None:
+        dtype = _inferred(leaves, numpy_types)
+    for leaf in leaves:
+        if not isinstance(leaf, (bool, int, float, complex, np.generic)):
+            raise TypeError(_not_a_number(leaf))
+    try:
+        values = np.array(leaves, dtype=object if dtype is dtypes.uint64 else None)
+    except OverflowError:
+        values = np.array(leaves, dtype=object)
+    if values.dtype == object and leaves:
+        check(
+            dtype.category != dtypes.INTEGRAL,
+            RuntimeError if dtype is not dtypes.uint64 else TypeError,
+            f"Overflow when unpacking long: a value does not fit {dtype}",
+        )
+        values = np.array([complex(v) if dtype.is_complex else float(v) for v in leaves])
+    if not leaves:
+        values = values.astype(np.float64)
+    return _cast(values.reshape(shape), dtype), dtype
+
+
+def _not_a_number(leaf: Any) -> str:
+    if isinstance(leaf, str):
+        return "new(): invalid data type 'str'"
+    return f"must be real number, not {type(leaf).__name__}"
+
+
+def _inferred(leaves: list[Any], numpy_types: set[Any]) -> DType:
+    if not leaves:
+        return modes.get_default_dtype()
+    if len(numpy_types) == 1 and all(isinstance(leaf, np.generic) for leaf in leaves):
+        return from_numpy_dtype(next(iter(numpy_types)))
+    category = max(
+        (dtypes.category_of_number(leaf) for leaf in leaves if isinstance(leaf, (bool, int, float, complex, np.generic))),
+        default=dtypes.FLOAT,
+    )
+    return number_dtype((False, 0, 0.0, 0j)[category])
+
+
+def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
+    """The shape of nested sequences, whose numbers go to `leaves`; ValueError for ragged ones."""
+    if isinstance(data, (np.ndarray, Tensor)) and data.ndim:
+        values = data.detach().cpu().numpy() if isinstance(data, Tensor) else data
+        leaves.extend(values.reshape(-1))
+        return tuple(values.shape)
+    if isinstance(data, str) or not hasattr(data, "__len__") or isinstance(data, (np.generic, Tensor, np.ndarray)):
+        leaves.append(data[()] if isinstance(data, np.ndarray) else data)
+        return ()
+    shapes = []
+    for item in data:
+        shape = _measure(item, leaves)
+        if shapes and shape != shapes[0]:
+            dim = len(shapes[0]) and min(len(shape), len(shapes[0]))
+            want = shapes[0][0] if shapes[0] else 0
+            got = shape[0] if shape else 0
+            raise ValueError(f"expected sequence of length {want} at dim {max(dim, 1)} (got {got})")
+        shapes = shapes or [shape]
+    return (len(data), *(shapes[0] if shapes else ()))
+
+
+@composite(FUNCTION)
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor with a copy of `data`: numbers, nested sequences, an ndarray, a tensor.
+
+    >>> import ember as torch
+    >>> torch.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    if isinstance(data, Tensor):
+        source = data.detach()
+        target = place(device) if device is not None else source.device
+        return source.to(target, dtype or source.dtype, copy=True).requires_grad_(requires_grad)
+    values, found = _host_values(data, dtype)
+    return finish(from_values(values, found, place(device)), requires_grad, pin_memory)
+
+
+@composite(FUNCTION)
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """`data` as a tensor, sharing its memory where dtype and device allow."""
+    if isinstance(data, Tensor):
+        return data.to(place(device) if device is not None else data.device, dtype or data.dtype)
+    if isinstance(data, np.ndarray):
+        shared = from_numpy(data)
+        return shared.to(place(device), dtype or shared.dtype)
+    return tensor(data, dtype=dtype, device=device)
+
+
+@composite(FUNCTION)
+def asarray(
+    obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """`obj` as a tensor; copy=True always copies, copy=False raises where a copy would be needed."""
+    if isinstance(obj, Tensor):
+        target = place(device) if device is not None else obj.device
+        wanted = dtype or obj.dtype
+        needed = target is not obj.device or wanted is not obj.dtype
+        check(not (needed and copy is False), ValueError, "can't alias tensor with another dtype or device")
+        made = obj.to(target, wanted, copy=bool(copy))
+        return made if requires_grad or not made.requires_grad else made.detach()
+    if isinstance(obj, np.ndarray):
+        shared = from_numpy(obj)
+        made = asarray(shared, dtype=dtype, device=device or CPU, copy=copy)
+        return made.requires_grad_(requires_grad)
+    check(copy is not False, ValueError, "can't alias arbitrary sequence into a tensor")
+    return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+@composite(FUNCTION)
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A CPU tensor that shares the memory of an ndarray. TypeError for dtypes that PyTorch lacks."""
+    check(
+        isinstance(ndarray, np.ndarray),
+        TypeError,
+        f"expected np.ndarray (got {type(ndarray).__name__})",
+    )
+    from_numpy_dtype(ndarray.dtype)
+    if not ndarray.flags.writeable:
+        import warnings
+
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
+            "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
+            "data or make it writable before converting it to a tensor.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return tensor_of(from_host(ndarray))
+
+
+@composite(FUNCTION)
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-dim tensor that shares the memory of an object with the buffer protocol."""
+    size = memoryview(buffer).nbytes
+    check(size > 0, ValueError, "both buffer length and count must not be 0")
+    check(
+        0 <= offset < size,
+        ValueError,
+        f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1",
+    )
+    check(
+        count > 0 or (size - offset) % dtype.itemsize == 0,
+        ValueError,
+        f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+        f"({dtype.itemsize})",
+    )
+    check(
+        count < 0 or offset + count * dtype.itemsize <= size,
+        ValueError,
+        f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be "
+        f"greater than actual buffer length ({size} bytes)",
+    )
+    raw = np.frombuffer(buffer, np.uint8)[offset:]
+    length = count if count > 0 else len(raw) // dtype.itemsize
+    values = np.ndarray((length,), dtype.numpy, raw[: length * dtype.itemsize])
+    return finish(from_host(values, dtype), requires_grad)
+
+
+# from shapes
+
+
+def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    dtype = kwargs.pop("dtype", None)
+    device = kwargs.pop("device", None)
+    requires_grad, pinned = kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False)
+    layout_and_format = kwargs.pop("layout", None), kwargs.pop("memory_format", None)
+    if "size" in kwargs:
+        sizes = (*sizes, kwargs.pop("size"))
+    kwargs.pop("names", None)
+    check(not kwargs, TypeError, f"a factory got unexpected keyword argument(s): {', '.join(kwargs)}")
+    shape = shape_of(sizes)
+    dtype = dtype or modes.get_default_dtype()
+    array = blank(shape, dtype, device) if value is None else filled(shape, value, dtype, device)
+    made = finish(array, requires_grad, pinned)
+    chosen = layout_and_format[1]
+    return made if chosen is None else made.contiguous(memory_format=chosen)
+
+
+@composite(FUNCTION | OUT)
+def zeros(*size: Any, **kwargs: Any) -> Tensor:
+    """Zeros of a shape; dtype, device, requires_grad, pin_memory as keywords."""
+    return _factory(0, size, kwargs)
+
+
+@composite(FUNCTION | OUT)
+def ones(*size: Any, **kwargs: Any) -> Tensor:
+    """Ones of a shape; dtype, device, requires_grad as keywords."""
+    return _factory(1, size, kwargs)
+
+
+@composite(FUNCTION | OUT)
+def empty(*size: Any, **kwargs: Any) -> Tensor:
+    """An uninitialised tensor of a shape; dtype, device, requires_grad, pin_memory, memory_format as keywords."""
+    return _factory(None, size, kwargs)
+
+
+@composite(FUNCTION | OUT)
+def full(size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+    """A tensor of a shape filled with a number, of the number's dtype by default."""
+    if isinstance(fill_value, Tensor):
+        dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
+    kwargs.pop("layout", None)
+    array = filled(shape_of((size,)), _fill(dtype, fill_value), dtype or number_dtype(fill_value), device)
+    return finish(array, kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False))
+
+
+def _fill(dtype: DType | None, value: Any) -> Any:
+    return value if dtype is None else fill_value(dtype, value)
+
+
+@composite(FUNCTION)
+def empty_strided(
+    size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
+) -> Tensor:
+    """An uninitialised tensor of a shape with given strides."""
+    shape, strides = shape_of((size,)), shape_of((stride,))
+    check(
+        len(shape) == len(strides),
+        RuntimeError,
+        f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(strides)})",
+    )
+    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    flat = finish(blank((extent,), dtype, device), False, kwargs.pop("pin_memory", False))
+    return flat.as_strided(shape, strides).detach().requires_grad_(kwargs.pop("requires_grad", False))
+
+
+def _like(input: Tensor, value: Any, kwargs: dict[str, Any]) -> Tensor:
+    spec = input._array.spec
+    dtype = kwargs.get("dtype") or spec.dtype
+    device = place(kwargs["device"]) if kwargs.get("device") is not None else spec.device
+    memory_format = kwargs.get("memory_format") or preserve_format
+    strides = memory_format.strides_of(spec.shape) if memory_format is not preserve_format else None
+    strides = strides or like_strides(spec.shape, spec.strides)
+    array = array_of(spec_of(spec.shape, strides, dtype, device))
+    if value is not None:
+        fill(array, fill_value(dtype, value))
+    return finish(array, kwargs.get("requires_grad", False), kwargs.get("pin_memory", False))
+
+
+@composite(FUNCTION)
+def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """Zeros with the shape, dtype, device and dim order of another tensor."""
+    return _like(input, 0, kwargs)
+
+
+@composite(FUNCTION)
+def ones_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """Ones with the shape, dtype, device and dim order of another tensor."""
+    return _like(input, 1, kwargs)
+
+
+@composite(FUNCTION)
+def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
+    """An uninitialised tensor like another."""
+    return _like(input, None, kwargs)
+
+
+@composite(FUNCTION)
+def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
+    """A tensor like another, filled with a number."""
+    return _like(input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
+
+
+def _new(self: Tensor, value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    kwargs["dtype"] = kwargs.get("dtype") or self.dtype
+    kwargs["device"] = kwargs.get("device") if kwargs.get("device") is not None else self.device
+    return _factory(value, sizes, kwargs)
+
+
+@composite(METHOD)
+def new_zeros(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """Zeros of a shape with this tensor's dtype and device."""
+    return _new(self, 0, size, kwargs)
+
+
+@composite(METHOD)
+def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """Ones of a shape with this tensor's dtype and device."""
+    return _new(self, 1, size, kwargs)
+
+
+@composite(METHOD)
+def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
+    """An uninitialised tensor of a shape with this tensor's dtype and device."""
+    return _new(self, None, size, kwargs)
+
+
+@composite(METHOD)
+def new_full(self: Tensor, size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
+    """A tensor of a shape filled with a number, with this tensor's dtype and device."""
+    return _new(self, fill_value, (size,), kwargs)
+
+
+@composite(METHOD)
+def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
+    """A copy of `data` as a tensor of this one's dtype and device."""
+    dtype = kwargs.pop("dtype", None) or self.dtype
+    device = kwargs.pop("device", None)
+    return tensor(data, dtype=dtype, device=self.device if device is None else device, **kwargs)
+
+
+# ranges
+
+
+@composite(FUNCTION | OUT)
+def arange(*bounds: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **kw: Any) -> Tensor:
+    """Numbers from start (0) to before end in steps of step (1). arange(end), arange(start, end, step)."""
+    start, end, step = _bounds(bounds, kw)
+    numbers = [n.item() if isinstance(n, (Tensor, np.generic)) else n for n in (start, end, step)]
+    if dtype is None:
+        integral = all(isinstance(n, int) for n in numbers)
+        dtype = dtypes.int64 if integral else modes.get_default_dtype()
+    start, end, step = numbers
+    check(step != 0, RuntimeError, "step must be nonzero")
+    check(
+        all(math.isfinite(n) for n in (start, end)),
+        RuntimeError,
+        f"unsupported range: {start} -> {end}",
+    )
+    check(
+        (step > 0 and end >= start) or (step < 0 and end <= start),
+        RuntimeError,
+        "upper bound and lower bound inconsistent with step sign",
+    )
+    if dtype.category == dtypes.INTEGRAL:
+        start, end, step = int(start), int(end), int(step)
+        count = max(0, -((start - end) // step))
+        values = (start + step * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
+    else:
+        count = math.ceil((end - start) / step)
+        values = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
+    return finish(from_values(values, dtype, place(device)), requires_grad)
+
+
+def _bounds(bounds: tuple[Any, ...], kw: dict[str, Any]) -> tuple[Any, Any, Any]:
+    named = dict(kw)
+    for name in ("layout", "pin_memory"):
+        named.pop(name, None)
+    positions = ("end",) if len(bounds) == 1 and "end" not in named else ("start", "end", "step")
+    named = {**dict(zip(positions, bounds, strict=False)), **named}
+    check("end" in named and len(bounds) <= 3, TypeError, "arange() takes (end), (start, end) or (start, end, step)")
+    return named.get("start", 0), named["end"], named.get("step", 1)
+
+
+@composite(FUNCTION | OUT, name="range")
+def range_(start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """Deprecated: from start to end, both included."""
+    count = int((end - start) / step) + 1
+    dtype = dtype or modes.get_default_dtype()
+    values = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
+    return finish(from_values(values, dtype, place(device)))
+
+
+@composite(FUNCTION | OUT)
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **kw: Any,
+) -> Tensor:
+    """`steps` evenly spaced numbers from start to end, both included."""
+    check(steps >= 0, RuntimeError, "number of steps must be non-negative")
+    start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
+    complex_ = isinstance(start, complex) or isinstance(end, complex)
+    dtype = dtype or (modes.get_default_dtype().to_complex() if complex_ else modes.get_default_dtype())
+    work = np.complex128 if dtype.is_complex else np.float64
+    index = np.arange(steps)
+    step = (end - start) / (steps - 1) if steps > 1 else 0
+    if dtype.category == dtypes.INTEGRAL:
+        start, end = int(start), int(end)
+        step = np.float32((end - start) / (steps - 1)) if steps > 1 else 0
+        low = np.trunc(start + (np.float32(step) * index.astype(np.float32))).astype(np.int64)
+        high = np.trunc(end - (np.float32(step) * (steps - 1 - index).astype(np.float32))).astype(np.int64)
+        values = np.where(index < steps // 2, low, high)
+    else:
+        low, high = start + work(step) * index, end - work(step) * (steps - 1 - index)
+        values = np.where(index < steps // 2, low, high) if steps > 1 else np.array([start] * steps)
+    return finish(from_values(values.astype(dtype.numpy), dtype, place(device)), requires_grad)
+
+
+@composite(FUNCTION | OUT)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **kw: Any,
+) -> Tensor:
+    """base to the powers of `linspace(start, end, steps)`."""
+    check(steps >= 0, RuntimeError, "number of steps must be non-negative")
+    start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
+    dtype = dtype or modes.get_default_dtype()
+    powers = np.linspace(start, end, steps) if steps != 1 else np.array([start], dtype=np.float64)
+    with np.errstate(all="ignore"):
+        values = np.power(base, powers).astype(dtype.numpy)
+    return finish(from_values(values, dtype, place(device)), requires_grad)
+
+
+@composite(FUNCTION | OUT)
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **kw: Any,
+) -> Tensor:
+    """Ones on the main diagonal of an n x m matrix of zeros."""
+    check(n >= 0, RuntimeError, f"n must be greater or equal to 0, got {n}")
+    check(m is None or m >= 0, RuntimeError, f"m must be greater or equal to 0, got {m}")
+    dtype = dtype or modes.get_default_dtype()
+    return finish(from_values(np.eye(n, m).astype(dtype.numpy), dtype, place(device)), requires_grad)
+
+
+@composite(FUNCTION)
+def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, **kw: Any) -> Tensor:
+    """A 0-dim tensor."""
+    return full((), s, dtype=dtype or modes.get_default_dtype(), device=device)
+
+
+def empty_spec(shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+    """The spec of a contiguous tensor."""
+    return contiguous_spec(shape, dtype, device)

@@ -1,0 +1,49 @@
+"""Memory formats and the layout object: names for orders of dims in memory."""
+
+from __future__ import annotations
+
+from ember.layout import Shape, channels_last_strides, contiguous_strides
+
+
+class memory_format:
+    """An order of dims in memory; `strides_of(shape)` gives its strides (None where it keeps what is there)."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def strides_of(self, shape: Shape) -> Shape | None:
+        """The dense strides of a shape in this format; RuntimeError for the wrong number of dims."""
+        if self is preserve_format:
+            return None
+        if self is contiguous_format:
+            return contiguous_strides(shape)
+        wanted = 4 if self is channels_last else 5
+        if len(shape) != wanted:
+            raise RuntimeError(f"required rank {wanted} tensor to use {self.name} format")
+        return channels_last_strides(shape)
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class layout:
+    """How elements are stored: only dense strides here."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+preserve_format = memory_format("preserve_format")
+contiguous_format = memory_format("contiguous_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")
+strided = layout("strided")

@@ -1,0 +1,158 @@
+"""Python's operators on tensors: the short path from `a + b` to its plan."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ember import dtypes
+from ember.core import executor, modes
+from ember.core.dispatch import needs_grad
+from ember.core.registry import METHOD, OPS, composite, install_method
+from ember.core.tensor import Tensor
+from ember.ops import pointwise
+
+_new = object.__new__
+_SPECIAL, _state, _slot = modes.SPECIAL, modes.state, executor._slot
+OPERANDS = (Tensor, int, float, bool, complex)
+
+
+def _fast(op: Any) -> Callable[[Any, Any], Any]:
+    """The binary operator of an elementwise op: plan and result with as little as possible in between."""
+    plans, extra = op.plans, tuple(op.key_tail())
+    bound = tuple(op.defaults[2:])
+
+    def binary(a: Any, b: Any) -> Any:
+        kind = type(b)
+        if _SPECIAL[0] or not (kind is float or kind is int or isinstance(b, Tensor)):
+            return slow(a, b)
+        number = kind is float or kind is int
+        array = a._array
+        plan = plans.get((array.spec, kind, *extra) if number else (array.spec, b._array.spec, *extra))
+        if plan is None or _slot[0] is not None:
+            return op.run((a, b, *bound))
+        out = _new(Tensor)
+        out._array = plan.runner(array, b if number else b._array)
+        if (
+            a._requires_grad
+            or a._base is not None
+            or not (number or not (b._requires_grad or b._base is not None))
+        ) and _state.grad:
+            _record(op, plan, (a, b, *bound), out)
+        return out
+
+    def slow(a: Any, b: Any) -> Any:
+        if isinstance(b, OPERANDS):
+            return op(a, b)
+        if hasattr(type(b), "__torch_function__"):
+            return op(a, b)
+        return op(a, b) if hasattr(b, "item") and getattr(b, "ndim", 1) == 0 else NotImplemented
+
+    return binary
+
+
+def _record(op: Any, plan: Any, values: tuple[Any, ...], out: Tensor) -> None:
+    if plan.differentiable and any(isinstance(v, Tensor) and needs_grad(v) for v in values):
+        node = op.record(plan, values, out)
+        if node is not None:
+            out._grad_fn, out._requires_grad = node, True
+
+
+def _install(symbol: str, op: Any, inplace: bool = True) -> None:
+    def forward(self: Any, other: Any) -> Any:
+        return binary(self, other)
+
+    def reflected(self: Any, other: Any) -> Any:
+        return op(_number_or_tensor(other), self) if isinstance(other, OPERANDS) else NotImplemented
+
+    binary = _fast(op)
+    install_method(f"__{symbol}__", binary)
+    install_method(f"__r{symbol}__", reflected)
+    if inplace:
+
+        def written(self: Any, other: Any) -> Any:
+            return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+        install_method(f"__i{symbol}__", written)
+
+
+def _number_or_tensor(value: Any) -> Any:
+    return value
+
+
+for _symbol, _op in (
+    ("add", pointwise.add),
+    ("sub", pointwise.sub),
+    ("mul", pointwise.mul),
+    ("truediv", pointwise.true_divide),
+    ("floordiv", pointwise.floor_divide),
+    ("mod", pointwise.remainder),
+    ("and", pointwise.bitwise_and),
+    ("or", pointwise.bitwise_or),
+    ("xor", pointwise.bitwise_xor),
+    ("lshift", pointwise.bitwise_left_shift),
+    ("rshift", pointwise.bitwise_right_shift),
+):
+    _install(_symbol, _op)
+
+for _symbol, _op in (
+    ("lt", pointwise.lt),
+    ("le", pointwise.le),
+    ("gt", pointwise.gt),
+    ("ge", pointwise.ge),
+    ("eq", pointwise.eq),
+    ("ne", pointwise.ne),
+):
+    install_method(f"__{_symbol}__", _fast(_op))
+
+
+@composite(METHOD)
+def __neg__(self: Tensor) -> Tensor:
+    """-self."""
+    return pointwise.neg(self)
+
+
+@composite(METHOD)
+def __pos__(self: Tensor) -> Tensor:
+    """+self."""
+    return self
+
+
+@composite(METHOD)
+def __abs__(self: Tensor) -> Tensor:
+    """|self|."""
+    return pointwise.abs_(self)
+
+
+@composite(METHOD)
+def __invert__(self: Tensor) -> Tensor:
+    """Every bit flipped; logical not for bools."""
+    return pointwise.bitwise_not(self)
+
+
+@composite(METHOD)
+def __pow__(self: Tensor, exponent: Any) -> Tensor:
+    """self to a power."""
+    return OPS["pow"](self, exponent)
+
+
+@composite(METHOD)
+def __rpow__(self: Tensor, base: Any) -> Tensor:
+    """A number to the power self."""
+    return OPS["pow"](base, self)
+
+
+@composite(METHOD)
+def __matmul__(self: Tensor, other: Tensor) -> Tensor:
+    """The matrix product."""
+    return OPS["matmul"](self, other)
+
+
+@composite(METHOD)
+def __contains__(self: Tensor, element: Any) -> bool:
+    """Whether any element equals a number or a (broadcast) tensor."""
+    return bool((self == element).any().item())
+
+
+__all__ = ["dtypes", "operator"]

@@ -1,0 +1,587 @@
+"""Views: the same storage seen with other shapes and strides. Each op maps a layout to a layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember import dtypes
+from ember.core.dispatch import needs_grad, node_type, wrapped
+from ember.core.factory import shape_of
+from ember.core.registry import FUNCTION, INPLACE, METHOD, composite, install_method
+from ember.core.registry import view as view_op
+from ember.core.tensor import Tensor
+from ember.dtypes import dtype as DType
+from ember.errors import check
+from ember.kernel.array import spec_of
+from ember.layout import Layout, infer_shape, product, wrap_dim, wrap_dims
+
+# shapes
+
+
+@view_op()
+def _view(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    found = layout.viewed(infer_shape(shape, layout.numel))
+    check(
+        found is not None,
+        RuntimeError,
+        "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+        "contiguous subspaces). Use .reshape(...) instead.",
+    )
+    assert found is not None
+    return found
+
+
+_view.name = "view"
+
+
+@composite(METHOD)
+def view(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+    """The same memory with another shape (one size may be -1), or as another dtype of its bytes."""
+    if len(shape) == 1 and isinstance(shape[0], DType):
+        dtype = shape[0]
+    if dtype is not None:
+        return view_dtype(self, dtype)
+    return _view(self, shape_of(shape))
+
+
+def view_dtype(self: Tensor, dtype: DType) -> Tensor:
+    """The same bytes as another dtype; the last dim grows or shrinks if sizes differ."""
+    array, old, new = self._array, self.dtype.itemsize, dtype.itemsize
+    shape, strides, offset = array.spec.shape, array.spec.strides, array.offset
+    if old != new:
+        check(self.ndim > 0, RuntimeError, "self.dim() cannot be 0 to view a tensor with another element size")
+        check(
+            strides[-1] == 1,
+            RuntimeError,
+            "self.stride(-1) must be 1 to view a tensor as a dtype of different element size",
+        )
+        if old > new:
+            ratio = old // new
+            shape, strides = (*shape[:-1], shape[-1] * ratio), (*(s * ratio for s in strides[:-1]), 1)
+            offset *= ratio
+        else:
+            ratio = new // old
+            fits = shape[-1] % ratio == 0 and offset % ratio == 0 and all(s % ratio == 0 for s in strides[:-1])
+            check(
+                fits,
+                RuntimeError,
+                f"self.size(-1), storage_offset and strides must be divisible by {ratio} to view {self.dtype} as {dtype}",
+            )
+            shape, strides = (*shape[:-1], shape[-1] // ratio), (*(s // ratio for s in strides[:-1]), 1)
+            offset //= ratio
+    spec = spec_of(shape, strides, dtype, array.spec.device)
+    return wrapped(type(array)(array.storage, spec, offset))
+
+
+@composite(FUNCTION | METHOD)
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements with another shape: a view if strides allow, else a copy."""
+    sizes = infer_shape(shape_of(shape), input.numel())
+    if input._array.layout.viewed(sizes) is not None:
+        return _view(input, sizes)
+    return _view(input.contiguous(), sizes)
+
+
+@composite(METHOD)
+def view_as(self: Tensor, other: Tensor) -> Tensor:
+    """A view with the shape of another tensor."""
+    return _view(self, other.shape)
+
+
+@composite(METHOD)
+def reshape_as(self: Tensor, other: Tensor) -> Tensor:
+    """The elements with the shape of another tensor."""
+    return reshape(self, other.shape)
+
+
+@composite(FUNCTION | METHOD)
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dims from start_dim to end_dim as one."""
+    if input.ndim == 0:
+        return reshape(input, 1)
+    start, end = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
+    check(start <= end, RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim")
+    if start == end:
+        return input
+    shape = input.shape
+    return reshape(input, (*shape[:start], product(shape[start : end + 1]), *shape[end + 1 :]))
+
+
+@composite(FUNCTION | METHOD)
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """One dim as several (one of `sizes` may be -1)."""
+    dim = wrap_dim(dim, input.ndim)
+    sizes = shape_of((sizes,))
+    check(sizes, RuntimeError, "unflatten: sizes must be non-empty")
+    size = input.shape[dim]
+    known = product(n for n in sizes if n != -1)
+    fits = known == size if -1 not in sizes else known and size % known == 0
+    check(
+        fits,
+        RuntimeError,
+        f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({size}) in the input tensor",
+    )
+    return reshape(input, (*input.shape[:dim], *infer_shape(sizes, size), *input.shape[dim + 1 :]))
+
+
+@composite(FUNCTION | METHOD)
+def ravel(input: Tensor) -> Tensor:
+    """All elements as one dim."""
+    return reshape(input, -1)
+
+
+# dims
+
+
+@view_op(FUNCTION | METHOD, names=("swapaxes", "swapdims"))
+def transpose(layout: Layout, dim0: int, dim1: int) -> Layout:
+    """The same storage with two dims swapped."""
+    if layout.ndim == 0:
+        wrap_dim(dim0, 0), wrap_dim(dim1, 0)
+        return layout
+    a, b = wrap_dim(dim0, layout.ndim), wrap_dim(dim1, layout.ndim)
+    order = list(range(layout.ndim))
+    order[a], order[b] = order[b], order[a]
+    return layout.permuted(order)
+
+
+@view_op(FUNCTION | METHOD)
+def t(layout: Layout) -> Layout:
+    """A matrix transposed; fewer dims as they are."""
+    check(
+        layout.ndim <= 2,
+        RuntimeError,
+        f"t() expects a tensor with <= 2 dimensions, but self is {layout.ndim}D",
+    )
+    return layout.permuted(range(layout.ndim)[::-1])
+
+
+@view_op()
+def _permute(layout: Layout, dims: tuple[int, ...]) -> Layout:
+    check(
+        len(dims) == layout.ndim,
+        RuntimeError,
+        f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+        f"ordering of dimensions i.e. input.dim() = {layout.ndim} is not equal to len(dims) = {len(dims)}",
+    )
+    order = [wrap_dim(d, layout.ndim) for d in dims]
+    check(len(set(order)) == len(order), RuntimeError, "permute(): duplicate dims are not allowed.")
+    return layout.permuted(order)
+
+
+_permute.name = "permute"
+
+
+@composite(FUNCTION | METHOD)
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The dims in another order."""
+    return _permute(input, shape_of(dims))
+
+
+@composite(FUNCTION | METHOD, names=("moveaxis",))
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dims moved to other places, the rest in their order."""
+    sources, targets = (wrap_dims(d if isinstance(d, (tuple, list)) else (d,), input.ndim) for d in (source, destination))
+    check(
+        len(sources) == len(targets),
+        RuntimeError,
+        f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
+        f"of dims as destination ({list(targets)} dims)",
+    )
+    order = [d for d in range(input.ndim) if d not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return _permute(input, tuple(order))
+
+
+@view_op(FUNCTION | METHOD)
+def unsqueeze(layout: Layout, dim: int) -> Layout:
+    """A new dim of size 1 at `dim`."""
+    dim = wrap_dim(dim, layout.ndim + 1)
+    stride = layout.shape[dim] * layout.strides[dim] if dim < layout.ndim else 1
+    shape = (*layout.shape[:dim], 1, *layout.shape[dim:])
+    return Layout(shape, (*layout.strides[:dim], stride, *layout.strides[dim:]), layout.offset)
+
+
+@view_op()
+def _squeeze(layout: Layout, dims: tuple[int, ...]) -> Layout:
+    kept = [d for d in range(layout.ndim) if not (d in dims and layout.shape[d] == 1)]
+    return layout.permuted(kept)
+
+
+_squeeze.name = "squeeze"
+
+
+@composite(FUNCTION | METHOD)
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Without the dims of size 1, or those named."""
+    return _squeeze(input, wrap_dims(dim, input.ndim))
+
+
+@view_op()
+def _expand(layout: Layout, shape: tuple[int, ...]) -> Layout:
+    lead = len(shape) - layout.ndim
+    check(
+        lead >= 0,
+        RuntimeError,
+        f"expand(torch.FloatTensor{{{list(layout.shape)}}}, size={list(shape)}): the number of sizes provided "
+        f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor ({layout.ndim})",
+    )
+    sizes = list(shape)
+    for position, size in enumerate(shape):
+        old = layout.shape[position - lead] if position >= lead else None
+        if size == -1:
+            check(
+                old is not None,
+                RuntimeError,
+                f"expand: the expanded size of the tensor ({size}) isn't allowed in a leading, non-existing "
+                f"dimension {position}",
+            )
+            sizes[position] = old  # type: ignore[call-overload]
+        elif old is not None and old != size:
+            check(
+                old == 1,
+                RuntimeError,
+                f"The expanded size of the tensor ({size}) must match the existing size ({old}) at non-singleton "
+                f"dimension {position}.  Target sizes: {list(shape)}.  Tensor sizes: {list(layout.shape)}",
+            )
+        check(
+            sizes[position] >= 0,
+            RuntimeError,
+            f"expand: the expanded size of the tensor ({size}) isn't allowed",
+        )
+    return layout.expanded(tuple(sizes))
+
+
+_expand.name = "expand"
+
+
+@composite(METHOD)
+def expand(self: Tensor, *size: Any, implicit: bool = False) -> Tensor:
+    """Dims of size 1 (and new ones in front) repeated without a copy; -1 keeps a size."""
+    return _expand(self, shape_of(size))
+
+
+@composite(METHOD)
+def expand_as(self: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of another tensor."""
+    return _expand(self, other.shape)
+
+
+@composite(FUNCTION)
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """Expanded to a shape."""
+    return _expand(input, shape_of((size,)))
+
+
+install_method("broadcast_to", broadcast_to)
+
+
+# parts
+
+
+@view_op(FUNCTION | METHOD)
+def select(layout: Layout, dim: int, index: int) -> Layout:
+    """The slice at `index` of `dim`, which disappears."""
+    check(layout.ndim > 0, IndexError, "select() cannot be applied to a 0-dim tensor.")
+    dim = wrap_dim(dim, layout.ndim)
+    size, index = layout.shape[dim], int(index)
+    check(
+        -size <= index < size,
+        IndexError,
+        f"select(): index {index} out of range for tensor of size {list(layout.shape)} at dimension {dim}",
+    )
+    return layout.selected(dim, index + size if index < 0 else index)
+
+
+@view_op()
+def slice_(layout: Layout, dim: int, start: int, stop: int, step: int) -> Layout:
+    """Elements start ... stop of a dim, each `step`-th (bounds as Python clamps them)."""
+    length = max(0, -((start - stop) // step))
+    return layout.sliced(dim, start, length, step)
+
+
+slice_.name = "slice"
+
+
+@composite(FUNCTION | METHOD)
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` elements of `dim` from `start`."""
+    check(input.ndim > 0, RuntimeError, "narrow() cannot be applied to a 0-dim tensor.")
+    check(length >= 0, RuntimeError, "narrow(): length must be non-negative.")
+    dim = wrap_dim(dim, input.ndim)
+    size, start = input.shape[dim], int(start)
+    check(
+        -size <= start <= size,
+        IndexError,
+        f"start out of range (expected to be in range of [{-size}, {size}], but got {start})",
+    )
+    start = start + size if start < 0 else start
+    check(
+        start + length <= size,
+        RuntimeError,
+        f"start ({start}) + length ({length}) exceeds dimension size ({size}).",
+    )
+    return slice_(input, dim, start, start + length, 1)
+
+
+@view_op(FUNCTION | METHOD)
+def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Layout:
+    """The diagonal of two dims as the last dim."""
+    a, b = wrap_dim(dim1, layout.ndim), wrap_dim(dim2, layout.ndim)
+    check(a != b, RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = layout.shape[a], layout.shape[b]
+    length = max(min(rows, columns - offset), 0) if offset >= 0 else max(min(rows + offset, columns), 0)
+    start = layout.offset
+    if length:
+        start += offset * layout.strides[b] if offset >= 0 else -offset * layout.strides[a]
+    kept = [d for d in range(layout.ndim) if d not in (a, b)]
+    rest = layout.permuted(kept)
+    return Layout((*rest.shape, length), (*rest.strides, layout.strides[a] + layout.strides[b]), start)
+
+
+@view_op(METHOD)
+def unfold(layout: Layout, dimension: int, size: int, step: int) -> Layout:
+    """Windows of `size` every `step` along a dim, in a new last dim."""
+    dim = wrap_dim(dimension, layout.ndim)
+    length = layout.shape[dim] if layout.ndim else 1
+    check(step > 0, RuntimeError, f"step is {step} but must be > 0")
+    check(
+        0 <= size <= length,
+        RuntimeError,
+        f"maximum size for tensor at dimension {dim} is {length} but size is {size}",
+    )
+    if layout.ndim == 0:
+        return Layout((size,), (1,), layout.offset)
+    count = (length - size) // step + 1
+    windows = layout.sliced(dim, 0, count)
+    strides = list(windows.strides)
+    strides[dim] *= step
+    return Layout((*windows.shape, size), (*strides, layout.strides[dim]), layout.offset)
+
+
+def _sections(size: int, sections: Any) -> list[int]:
+    if isinstance(sections, int):
+        check(
+            sections > 0 or (sections == 0 and size == 0),
+            RuntimeError,
+            f"split_size must be non-negative and can only be 0 if dimension size is 0, but got split_size={sections}",
+        )
+        count = max(-(-size // sections), 1) if sections else 1
+        return [min(sections, size - i * sections) for i in range(count)]
+    return [int(n) for n in sections]
+
+
+@view_op()
+def _split(layout: Layout, sections: tuple[int, ...], dim: int) -> list[Layout]:
+    found, start = [], 0
+    for length in sections:
+        found.append(layout.sliced(dim, start, length))
+        start += length
+    return found
+
+
+_split.name = "split"
+
+
+@composite(FUNCTION | METHOD)
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of equal size (the last may be smaller), or of the sizes given, along a dim."""
+    check(tensor.ndim > 0, RuntimeError, "split expects at least a 1-dimensional tensor")
+    dim = wrap_dim(dim, tensor.ndim)
+    size = tensor.shape[dim]
+    sections = _sections(size, split_size_or_sections)
+    check(
+        all(n >= 0 for n in sections),
+        RuntimeError,
+        f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sections}",
+    )
+    check(
+        sum(sections) == size,
+        RuntimeError,
+        f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), but "
+        f"got split_sizes={sections}",
+    )
+    return _split(tensor, tuple(sections), dim)
+
+
+@composite(FUNCTION | METHOD)
+def split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of the sizes given along a dim."""
+    return split(input, list(split_sizes), dim)
+
+
+@composite(FUNCTION | METHOD)
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` views of equal size along a dim."""
+    check(input.ndim > 0, RuntimeError, "chunk expects at least a 1-dimensional tensor")
+    check(chunks > 0, RuntimeError, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    size = input.shape[wrap_dim(dim, input.ndim)]
+    if size == 0:
+        return split(input, [0] * chunks, dim)
+    return split(input, -(-size // chunks), dim)
+
+
+@view_op()
+def _unbind(layout: Layout, dim: int) -> list[Layout]:
+    return [layout.selected(dim, i) for i in range(layout.shape[dim])]
+
+
+_unbind.name = "unbind"
+
+
+@composite(FUNCTION | METHOD)
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The slices along a dim as views."""
+    check(input.ndim > 0, RuntimeError, "Dimension specified as 0 but tensor has no dimensions")
+    return _unbind(input, wrap_dim(dim, input.ndim))
+
+
+@composite(METHOD)
+def __iter__(self: Tensor) -> Any:
+    """The slices along the first dim."""
+    check(self.ndim > 0, TypeError, "iteration over a 0-d tensor")
+    return iter(unbind(self, 0))
+
+
+# memory itself
+
+
+@composite(FUNCTION | METHOD)
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """The storage of a tensor seen with any shape, strides and offset."""
+    shape, strides = shape_of((size,)), shape_of((stride,))
+    array = input._array
+    offset = array.offset if storage_offset is None else int(storage_offset)
+    check(
+        len(shape) == len(strides),
+        RuntimeError,
+        f"mismatch in length of strides and shape: {list(shape)} and {list(strides)}",
+    )
+    check(all(n >= 0 for n in shape), RuntimeError, f"Trying to create tensor with negative dimension: {list(shape)}")
+    check(
+        all(s >= 0 for s in strides),
+        RuntimeError,
+        f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}",
+    )
+    check(offset >= 0, RuntimeError, f"Tensor: invalid storage offset {offset}")
+    layout = Layout(shape, strides, offset)
+    needed, present = layout.extent()[1] * array.spec.dtype.itemsize, array.storage.nbytes
+    check(
+        needed <= present or layout.numel == 0,
+        RuntimeError,
+        f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
+        f"{array.spec.dtype.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {present}",
+    )
+    return _as_strided(input, layout)
+
+
+def _as_strided(input: Tensor, layout: Layout) -> Tensor:
+    own = input._array.layout
+    out = _strided(input, layout)
+    if out._grad_fn is not None and needs_grad(input):
+        node = node_type(StridedNode, "as_strided")(out._grad_fn.edges, out._grad_fn.out_specs)
+        node.own, node.layout = own, layout
+        out._grad_fn = node
+    return out
+
+
+@view_op()
+def _strided(layout: Layout, target: Layout) -> Layout:
+    return target
+
+
+from ember.core.array import full as full_array  # noqa: E402
+from ember.core.node import Node  # noqa: E402
+from ember.core.tensor import tensor_of  # noqa: E402
+from ember.core.view import adjoint  # noqa: E402
+from ember.kernel.array import contiguous_spec  # noqa: E402
+
+
+class StridedNode(Node):
+    """A recorded as_strided: its layout speaks of memory, so its gradient goes through the input's memory."""
+
+    __slots__ = ("layout", "own")
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """The gradient in memory, read back where the input's elements lie (shared among those at one place)."""
+        start = min(self.own.offset, self.layout.offset)
+        extent = max(self.own.extent()[1], self.layout.extent()[1]) - start
+        target = self.layout._replace(offset=self.layout.offset - start)
+        own = self.own._replace(offset=self.own.offset - start)
+        memory = adjoint(grads[0], (extent,), target)
+        if any(s == 0 and n > 1 for n, s in zip(own.shape, own.strides, strict=True)):
+            spec = grads[0]._array.spec
+            ones = tensor_of(full_array(contiguous_spec(own.shape, spec.dtype, spec.device), 1))
+            memory = memory / adjoint(ones, (extent,), own).clamp(min=1)
+        return (memory.as_strided(*own),)
+
+
+def _define_properties() -> None:
+    def T(self: Tensor) -> Tensor:
+        return _permute(self, tuple(range(self.ndim))[::-1])
+
+    def mT(self: Tensor) -> Tensor:
+        check(
+            self.ndim >= 2,
+            RuntimeError,
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.",
+        )
+        return transpose(self, -2, -1)
+
+    def H(self: Tensor) -> Tensor:
+        check(
+            self.ndim in (0, 2),
+            RuntimeError,
+            f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor.",
+        )
+        turned = T(self)
+        return turned.conj() if turned.is_complex() else turned
+
+    def mH(self: Tensor) -> Tensor:
+        turned = mT(self)
+        return turned.conj() if turned.is_complex() else turned
+
+    for function in (T, mT, H, mH):
+        install_method(function.__name__, property(function, doc=f"The tensor transposed ({function.__name__})."))
+
+
+_define_properties()
+
+
+@composite(METHOD)
+def t_(self: Tensor) -> Tensor:
+    """Transpose in place: only the layout changes."""
+    return relayout(self, t(self.detach()))
+
+
+@composite(METHOD, names=("swapaxes_", "swapdims_"))
+def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Swap two dims in place: only the layout changes."""
+    return relayout(self, transpose(self.detach(), dim0, dim1))
+
+
+@composite(METHOD)
+def unsqueeze_(self: Tensor, dim: int) -> Tensor:
+    """Add a dim of size 1 in place."""
+    return relayout(self, unsqueeze(self.detach(), dim))
+
+
+@composite(METHOD)
+def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
+    """Drop dims of size 1 in place."""
+    return relayout(self, squeeze(self.detach(), dim))
+
+
+def relayout(self: Tensor, changed: Tensor) -> Tensor:
+    """Give a tensor the layout of a view of itself. RuntimeError where history would have to follow."""
+    check(
+        not needs_grad(self),
+        RuntimeError,
+        "changing the layout in place is not supported for tensors that require grad: use the form without _",
+    )
+    self._array = changed._array
+    return self
+
+
+__all__ = ["INPLACE", "dtypes"]
