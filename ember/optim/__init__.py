@@ -1,0 +1,53 @@
+"""Optimizers, learning-rate schedules and weight averaging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.optim import lr_scheduler, swa_utils
+from ember.optim.adadelta import Adadelta
+from ember.optim.adafactor import Adafactor
+from ember.optim.adagrad import Adagrad
+from ember.optim.adam import Adam
+from ember.optim.adamax import Adamax
+from ember.optim.adamw import AdamW
+from ember.optim.asgd import ASGD
+from ember.optim.lbfgs import LBFGS
+from ember.optim.muon import Muon
+from ember.optim.nadam import NAdam
+from ember.optim.optimizer import Optimizer
+from ember.optim.radam import RAdam
+from ember.optim.rmsprop import RMSprop
+from ember.optim.rprop import Rprop
+from ember.optim.sgd import SGD
+
+__all__ = [
+    "ASGD",
+    "LBFGS",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "lr_scheduler",
+    "swa_utils",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SparseAdam":
+        raise AttributeError(
+            "ember.optim has no SparseAdam: Ember has no sparse gradients, and Embedding gives "
+            "dense ones; use Adam"
+        )
+    raise AttributeError(
+        f"module 'ember.optim' has no attribute {name!r}; it has {', '.join(__all__)}"
+    )
