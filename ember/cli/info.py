@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 import ember
+from ember.backends.base import backend_of
+from ember.backends.sim import SimBackend
 from ember.version import __version__, ember_version
 
 PACKAGES = ("numpy", "ml_dtypes", "llvmlite", "safetensors", "scipy", "tqdm", "rich")
@@ -97,7 +99,10 @@ def _processor() -> str:
 
 
 def _gpus() -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
+    if not ember.cuda.is_available():
+        return found
+    simulated = isinstance(backend_of("cuda"), SimBackend)
     for index in range(ember.cuda.device_count()):
         properties = ember.cuda.get_device_properties(index)
         free, total = ember.cuda.mem_get_info(index)
@@ -105,7 +110,7 @@ def _gpus() -> list[dict[str, Any]]:
             {
                 "device": f"cuda:{index}",
                 "name": properties.name,
-                "kind": "simulated" if ember.cuda.is_simulated() else "GPU",
+                "kind": "simulated" if simulated else "GPU",
                 "total_memory": total,
                 "free_memory": free,
             }
