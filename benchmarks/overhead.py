@@ -50,11 +50,14 @@ print(json.dumps({{"plain": cost(*plain), "recorded": cost(*recorded)}}))
 def run(code, *, threads="1"):
     """The output of a Python program, or None if it fails; it finds Ember and PyTorch here."""
     path = os.pathsep.join([str(ROOT), str(ROOT / ".oracle"), os.environ.get("PYTHONPATH", "")])
+    settings = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
+    # An installed package's bytecode is cached; without it the import would time the compiler.
+    settings.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads},
+        env=settings,
     )
     return done.stdout if done.returncode == 0 else None
 
