@@ -22,7 +22,7 @@ def text_of(tensor: Tensor) -> str:
         array.spec.dtype,
         str(array.spec.device),
         tensor.requires_grad,
-        None if node is None else type(node).__name__,
+        None if node is None else node.name(),
         get_default_dtype(),
     )
 

@@ -182,7 +182,8 @@ def _pass_nothing(task: _Task, node: Node) -> None:
 
 def _tensor_hooks(node: Node, grads: list[Any]) -> None:
     if isinstance(node, AccumulateGrad):
-        hooks = {0: node.variable._backward_hooks or {}}
+        leaf = node.variable
+        hooks = {0: leaf._backward_hooks or {}} if leaf is not None else {}
     else:
         hooks = node.__dict__.get("_tensor_hooks", {}) if node.__dict__ else {}
     for index, known in hooks.items():
@@ -228,6 +229,8 @@ def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
     variable = node.variable
+    if variable is None:
+        return
     known = variable._grad
     if task.create_graph:
         variable._grad = grads[0] if known is None else known + grads[0]

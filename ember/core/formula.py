@@ -4,14 +4,15 @@ from the reading come the kernel, the result's spec and the derivatives, which a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ember import dtypes
 from ember.core import dispatch, executor, modes
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
 from ember.core.history import check_write, rebind, written
-from ember.core.node import Node, Saved
+from ember.core.node import NO_EDGE, Node, Saved, edge_of
+from ember.core.node import _sequence as sequence
 from ember.core.op import Op
 from ember.core.outputs import store
 from ember.core.tensor import Tensor, connected
@@ -60,14 +61,32 @@ class Reading:
         self.gradients: dict[Any, Any] = {}
 
 
+class Recipe(NamedTuple):
+    """How a run is recorded: made once for a plan and the set of inputs that need gradients."""
+
+    kind: Any  # the node's class
+    any: bool
+    rules: tuple[Any, ...]  # for each operand (derived op, names that it reads) or None
+    edges: tuple[tuple[int, bool], ...]  # for each operand its position, and whether a gradient goes there
+    saves: tuple[tuple[str, int], ...]
+    saves_result: bool
+    in_specs: tuple[Spec | None, ...]
+    axes: tuple[int, ...]
+
+
+NOTHING: dict[str, Any] = {}
+_new = object.__new__
+
+
 class Plan:
     """How an op runs for one set of specs: the call, its runner, and which arguments are operands."""
 
-    __slots__ = ("axes", "call", "compute", "differentiable", "positions", "reading", "runner")
+    __slots__ = ("axes", "call", "compute", "differentiable", "positions", "reading", "recipes", "runner")
 
     def __init__(self, call: MapCall, runner: Any, positions: tuple[int, ...], reading: Reading):
         self.call, self.runner, self.positions, self.reading = call, runner, positions, reading
         self.compute, self.axes = call.compute, call.axes
+        self.recipes: dict[int, Recipe] = {}
         self.differentiable = len(call.out_specs) == 1 and dispatch.is_differentiable(call.out_specs[0].dtype)
 
 
@@ -278,31 +297,59 @@ class FormulaOp(Op):
 
     def record(self, plan: Plan, values: Sequence[Any], out: Tensor, old: Tensor | None = None) -> Node | None:
         """The node of a run; `old` is the value before the write, where the result replaced the first argument."""
-        inputs = [values[i] for i in plan.positions]
-        wanted: list[Any] = []
+        mask, bit = 0, 1
+        for position in plan.positions:
+            value = values[position]
+            if isinstance(value, Tensor) and (
+                value._requires_grad or (value._base is not None and value._base._requires_grad)
+            ):
+                mask |= bit
+            bit <<= 1
+        recipe = plan.recipes.get(mask)
+        if recipe is None:
+            recipe = plan.recipes[mask] = self._recipe(plan, mask)
+        if not recipe.any:
+            return None
+        node: FormulaNode = _new(recipe.kind)
+        node.edges = tuple([edge_of(values[p]) if wanted else NO_EDGE for p, wanted in recipe.edges])
+        node.out_specs, node.sequence, node.recipe = plan.call.out_specs, next(sequence), recipe
+        if recipe.saves or recipe.saves_result:
+            saved: dict[str, Any] = {}
+            for name, position in recipe.saves:
+                value = values[position]
+                if old is not None and value is values[0]:
+                    value = old
+                saved[name] = Saved(value) if isinstance(value, Tensor) else value
+            if recipe.saves_result:
+                saved["result"] = Saved(out, is_output=True)
+            node.saved = saved
+        else:
+            node.saved = NOTHING
+        return node
+
+    def _recipe(self, plan: Plan, mask: int) -> Recipe:
+        """What recording does when the inputs of `mask` need gradients."""
+        rules: list[Any] = []
         names: set[str] = set()
-        for name, value in zip(plan.reading.names, inputs, strict=True):
+        for bit, name in enumerate(plan.reading.names):
+            spec = plan.call.in_specs[bit]
             rule = None
-            if isinstance(value, Tensor) and needs_grad(value) and dispatch.is_differentiable(value._array.spec.dtype):
+            if mask >> bit & 1 and dispatch.is_differentiable(spec.dtype):
                 rule = self.gradient(plan, name)
             if rule is not None:
                 names.update(rule[1])
-            wanted.append(rule)
-        if not any(wanted):
-            return None
-        node = dispatch.node_type(FormulaNode, self.name)(
-            dispatch.edges_of([v if w else None for v, w in zip(inputs, wanted, strict=True)]), (out._array.spec,)
+            rules.append(rule)
+        positions = list(zip(plan.reading.names, plan.positions, strict=True))
+        return Recipe(
+            dispatch.node_type(FormulaNode, self.name),
+            any(rules),
+            tuple(rules),
+            tuple((p, rule is not None) for p, rule in zip(plan.positions, rules, strict=True)),
+            tuple((n, p) for n, p in positions if n in names),
+            "result" in names,
+            tuple(s if isinstance(s, Spec) else None for s in plan.call.in_specs),
+            plan.axes,
         )
-        node.rules, node.axes = wanted, plan.axes
-        node.in_specs = [v._array.spec if isinstance(v, Tensor) else None for v in inputs]
-        node.saved = {}
-        for name, value in zip(plan.reading.names, inputs, strict=True):
-            if name in names:
-                value = old if old is not None and value is values[0] else value
-                node.saved[name] = Saved(value) if isinstance(value, Tensor) else value
-        if "result" in names:
-            node.saved["result"] = Saved(out, is_output=True)
-        return node  # type: ignore[no-any-return]
 
     # writing
 
@@ -347,9 +394,10 @@ class FormulaOp(Op):
         if recording and plan.differentiable:
             node = self.record(plan, values, owned[0], old)
             if node is None:
-                node = dispatch.node_type(FormulaNode, self.name)(dispatch.edges_of([]), (owned[0]._array.spec,))
-                node.rules, node.in_specs, node.saved, node.axes = [], [], {}, ()
-            self_position = plan.positions.index(0) if 0 in plan.positions and node.rules else None
+                node = _new(dispatch.node_type(FormulaNode, self.name))
+                node.edges, node.out_specs, node.sequence = (), plan.call.out_specs, next(sequence)
+                node.recipe, node.saved = Recipe(None, False, (), (), (), False, (), ()), NOTHING
+            self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
             rebind(owned[0], node, self_position)
         return owned[0] if len(owned) == 1 else tuple(owned)
 
@@ -436,11 +484,9 @@ def _interleaved(a: Array, b: Array) -> bool:
 class FormulaNode(Node):
     """A recorded formula op: each input's gradient is a formula op of g and what it saved."""
 
-    __slots__ = ("axes", "in_specs", "rules", "saved")
-    rules: list[Any]
-    in_specs: list[Spec | None]
+    __slots__ = ("recipe", "saved")
+    recipe: Recipe
     saved: dict[str, Any]
-    axes: tuple[int, ...]
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         """One derived op for each input that needs a gradient."""
@@ -449,7 +495,8 @@ class FormulaNode(Node):
         for name, value in self.saved.items():
             known[name] = value.unpack(self) if isinstance(value, Saved) else value
         results = []
-        for rule, spec, (target, _) in zip(self.rules, self.in_specs, self.edges, strict=True):
+        recipe = self.recipe
+        for rule, spec, (target, _) in zip(recipe.rules, recipe.in_specs, self.edges, strict=True):
             if rule is None or target is None or spec is None:
                 results.append(None)
                 continue
@@ -457,7 +504,7 @@ class FormulaNode(Node):
             if not names and op.is_identity:
                 found = g
             else:
-                found = op.run([g, *(known[n] for n in names), *((self.axes,) if op.rows else ())])
+                found = op.run([g, *(known[n] for n in names), *((recipe.axes,) if op.rows else ())])
             results.append(dispatch.unbroadcast(found, spec))
         return tuple(results)
 

@@ -166,7 +166,7 @@ _defaults: dict[Device, Generator] = {}
 _seed_to_come: list[int | None] = [None]  # what manual_seed said before a GPU's generator existed
 
 
-def default_generator(device: Device = CPU) -> Generator:
+def default_of(device: Device) -> Generator:
     """The default generator of a resolved device, made at its first use."""
     found = _defaults.get(device)
     if found is None:
@@ -175,6 +175,9 @@ def default_generator(device: Device = CPU) -> Generator:
         made._seed = fresh_seed() if coming is None else coming
         found = _defaults.setdefault(device, made)
     return found
+
+
+default_generator = default_of(CPU)
 
 
 def manual_seed(seed: Any) -> Generator:
@@ -186,7 +189,7 @@ def manual_seed(seed: Any) -> Generator:
     1
     """
     manual_seed_gpus(seed)
-    return default_generator().manual_seed(checked_seed(seed))
+    return default_generator.manual_seed(checked_seed(seed))
 
 
 def manual_seed_gpus(seed: Any) -> None:
@@ -206,7 +209,7 @@ def seed() -> int:
 
 def initial_seed() -> int:
     """The seed of the CPU's default generator."""
-    return default_generator().initial_seed()
+    return default_generator.initial_seed()
 
 
 def generator_for(generator: Generator | None, device: Device) -> Generator:
@@ -215,7 +218,7 @@ def generator_for(generator: Generator | None, device: Device) -> Generator:
     TypeError for what is no generator, RuntimeError for one of another type of device.
     """
     if generator is None:
-        return default_generator(device)
+        return default_of(device)
     check(
         isinstance(generator, Generator),
         TypeError,

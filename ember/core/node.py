@@ -92,22 +92,25 @@ class Handle:
 class AccumulateGrad(Node):
     """The end of the graph at a leaf: adds what arrives to `leaf.grad`."""
 
-    __slots__ = ("variable",)
+    __slots__ = ("_leaf",)
 
     def __init__(self, variable: Any):
         super().__init__((), (variable._array.spec,))
-        self.variable = variable
+        self._leaf = weakref.ref(variable)  # the leaf owns this node; nobody can see the .grad of one that died
         self.sequence = 1 << 62  # always first: leaves are ready as soon as their gradients are
+
+    @property
+    def variable(self) -> Any:
+        """The leaf; None once it is gone."""
+        return self._leaf()
 
 
 def leaf_node(tensor: Any) -> Node:
-    """The AccumulateGrad of a leaf, made once while anything uses it."""
-    found = tensor.__dict__.get("_accumulate")
-    node = found() if found is not None else None
+    """The AccumulateGrad of a leaf, made once."""
+    node = tensor.__dict__.get("_accumulate")
     if node is None:
-        node = AccumulateGrad(tensor)
-        tensor.__dict__["_accumulate"] = weakref.ref(node)
-    return node
+        node = tensor.__dict__["_accumulate"] = AccumulateGrad(tensor)
+    return node  # type: ignore[no-any-return]
 
 
 def edge_of(tensor: Any) -> Edge:

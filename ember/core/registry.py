@@ -11,6 +11,7 @@ from ember.core import modes
 from ember.core.dispatch import autocast, overridden
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
+from ember.core.op import Op
 from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
 from ember.core.tensor import Tensor
@@ -41,6 +42,8 @@ def install_method(name: str, function: Any) -> None:
 def _register(op: Any, function: Any, export: int, names: tuple[str, ...], own: str) -> Any:
     own = own or function.__name__
     op.__name__ = op.__qualname__ = own
+    if isinstance(op, Op):
+        op.name = own
     OPS[own] = op
     for name in (own, *names):
         _publish(name, op, export)

@@ -457,14 +457,10 @@ def connected(array: Array, node: Node | None, output_nr: int = 0) -> Tensor:
     if node is not None:
         if isinstance(node, AccumulateGrad):
             made._requires_grad = True
-            made.__dict__["_accumulate"] = _strong(node)
+            made.__dict__["_accumulate"] = node
         else:
             made._grad_fn, made._output_nr, made._requires_grad = node, output_nr, True
     return made  # type: ignore[no-any-return]
-
-
-def _strong(node: Node) -> Callable[[], Node]:
-    return lambda: node
 
 
 _node_connected.append(connected)

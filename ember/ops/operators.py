@@ -8,7 +8,6 @@ from typing import Any
 
 from ember import dtypes
 from ember.core import executor, modes
-from ember.core.dispatch import needs_grad
 from ember.core.registry import METHOD, OPS, composite, install_method
 from ember.core.tensor import Tensor
 from ember.ops import pointwise
@@ -35,11 +34,13 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
         out = _new(Tensor)
         out._array = plan.runner(array, b if number else b._array)
         if (
-            a._requires_grad
-            or a._base is not None
-            or not (number or not (b._requires_grad or b._base is not None))
-        ) and _state.grad:
-            _record(op, plan, (a, b, *bound), out)
+            (a._requires_grad or a._base is not None or (not number and (b._requires_grad or b._base is not None)))
+            and _state.grad
+            and plan.differentiable
+        ):
+            node = op.record(plan, (a, b, *bound), out)
+            if node is not None:
+                out._grad_fn, out._requires_grad = node, True
         return out
 
     def slow(a: Any, b: Any) -> Any:
@@ -50,13 +51,6 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
         return op(a, b) if hasattr(b, "item") and getattr(b, "ndim", 1) == 0 else NotImplemented
 
     return binary
-
-
-def _record(op: Any, plan: Any, values: tuple[Any, ...], out: Tensor) -> None:
-    if plan.differentiable and any(isinstance(v, Tensor) and needs_grad(v) for v in values):
-        node = op.record(plan, values, out)
-        if node is not None:
-            out._grad_fn, out._requires_grad = node, True
 
 
 def _install(symbol: str, op: Any, inplace: bool = True) -> None:

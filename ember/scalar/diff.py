@@ -16,6 +16,10 @@ def _is_zero(e: Expr | None) -> bool:
     return e is None or (e.op == "const" and e.value == 0)
 
 
+def _or_zero(e: Expr | None) -> Expr:
+    return ZERO if e is None else e
+
+
 def _sum(a: Expr | None, b: Expr | None) -> Expr | None:
     if _is_zero(a):
         return b
@@ -44,7 +48,7 @@ def _tangent_of(node: Expr, known: dict[Expr, Expr | None], name: str, seed: Exp
     if node.op == "where":
         condition, a, b = node.args
         da, db = known[a], known[b]
-        return None if _is_zero(da) and _is_zero(db) else make("where", condition, da or ZERO, db or ZERO)
+        return None if _is_zero(da) and _is_zero(db) else make("where", condition, _or_zero(da), _or_zero(db))
     moving = [i for i, arg in enumerate(node.args) if not _is_zero(known[arg])]
     partials = TABLE[node.op].partials
     if not moving or partials is None:
@@ -85,7 +89,7 @@ def adjoint(root: Expr, names: list[str], seed: Expr) -> dict[str, Expr]:
                 if arg in per_row and node not in per_row:
                     part = row_sum(part)
                 gradient[arg] = _sum(gradient.get(arg), part)
-    return {name: gradient.get(var(name)) or ZERO for name in names}
+    return {name: _or_zero(gradient.get(var(name))) for name in names}
 
 
 def _row_scoped(order: list[Expr]) -> set[Expr]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 MODULES = (
+    "arrays",
     "matmul",
     "indexing",
     "sorting",
@@ -16,7 +17,6 @@ MODULES = (
     "interpolation",
     "linear_algebra",
     "fourier",
-    "arrays",
 )
 _found: dict[str, Callable[..., Any]] = {}
 
