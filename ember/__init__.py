@@ -69,7 +69,7 @@ for _t in _DTYPES:
     if _t.alias:
         globals()[_t.alias] = _t
 globals().update(_CPU_TYPES)
-pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, float("inf"), float("nan"), None
+pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, 1e999, 1e999 - 1e999, None
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

@@ -1,9 +1,9 @@
 """`Generator`: a stream of random numbers on a device, and the default ones that ops draw from.
-
-The CPU's stream is PyTorch's mt19937, a GPU's the counter-based Philox (keyed by seed and offset, so that every
-GPU, real or simulated, gives the same numbers). All state of a stream is one small ndarray that lives as long as
-the stream (`Mersenne.words`, 625 numbers; `Philox.numbers`, seed and offset) plus, on the CPU, the spare normal:
-so a captured program can hold it like a storage, and each replay draws the numbers that come next.
+ The CPU's stream is PyTorch's mt19937, a GPU's the counter-based Philox (keyed by seed and offset,
+so that every GPU, real or simulated, gives the same numbers). All state of a stream is one small
+ndarray that lives as long as the stream (`Mersenne.words`, 625 numbers; `Philox.numbers`, seed and
+offset) plus, on the CPU, the spare normal: so a captured program can hold it like a storage, and
+each replay draws the numbers that come next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SMALLEST, _BEYOND = -(1 << 63), 1 << 64
 
 
 class Generator:
-    """A stream of random numbers on a device (the CPU by default), for the `generator=` of random ops.
+    """A stream of random numbers on a device (the CPU by default), for the `generator=` of random
+    ops.
 
     RuntimeError for a device without random numbers.
 
@@ -64,9 +65,8 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream again from a seed, and return the generator.
-
-        Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what is no int,
-        ValueError for what does not fit.
+         Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what is no
+        int, ValueError for what does not fit.
         """
         whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
         kind = type(seed).__name__

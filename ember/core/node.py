@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.core import modes
+from ember.core.hooks import Hooks, RemovableHandle, hook_into
 from ember.errors import check
 from ember.kernel.array import Array, Spec
 
@@ -51,42 +52,21 @@ class Node:
         found: dict[Any, Any] = self.__dict__.setdefault("_metadata", {})
         return found
 
-    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces the grad_inputs."""
-        return Handle(self.__dict__.setdefault("_post_hooks", {}), hook)
+        return hook_into(self.__dict__.setdefault("_post_hooks", Hooks()), hook)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> Handle:
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad_outputs)` before this node; what it returns replaces them."""
-        return Handle(self.__dict__.setdefault("_pre_hooks", {}), hook)
+        return hook_into(self.__dict__.setdefault("_pre_hooks", Hooks()), hook)
 
-    def capture_hooks(self, index: int) -> dict[int, Any]:
+    def capture_hooks(self, index: int) -> Hooks:
         """Hooks on the gradient of output `index` (tensor hooks and retained gradients)."""
-        found: dict[int, Any] = self.__dict__.setdefault("_tensor_hooks", {}).setdefault(index, {})
+        found: Hooks = self.__dict__.setdefault("_tensor_hooks", {}).setdefault(index, Hooks())
         return found
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
-
-
-class Handle:
-    """What registering a hook returns: `remove()` takes the hook away; as a context manager at its end."""
-
-    _ids = itertools.count()
-
-    def __init__(self, hooks: dict[int, Any], hook: Any):
-        self.id = next(Handle._ids)
-        self.hooks_dict_ref = hooks
-        hooks[self.id] = hook
-
-    def remove(self) -> None:
-        """Take the hook away; more than once is fine."""
-        self.hooks_dict_ref.pop(self.id, None)
-
-    def __enter__(self) -> Handle:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.remove()
 
 
 class AccumulateGrad(Node):

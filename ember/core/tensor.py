@@ -10,7 +10,8 @@ import numpy as np
 
 from ember.core import modes
 from ember.core.array import from_host
-from ember.core.node import AccumulateGrad, Handle, Node, edge_of, leaf_node, type_name
+from ember.core.hooks import Hooks, RemovableHandle, hook_into
+from ember.core.node import AccumulateGrad, Node, edge_of, leaf_node, type_name
 from ember.core.node import _connected as _node_connected
 from ember.core.node import _detached as _node_detached
 from ember.device import META
@@ -285,19 +286,19 @@ class Tensor:
         self._retains_grad = True
         node.capture_hooks(index)[-id(self)] = _Retain(self)
 
-    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad)` when the gradient of this tensor is known; what it returns replaces it."""
         check(
             self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
         )
         if self._grad_fn is None:
             if self._backward_hooks is None:
-                self._backward_hooks = {}
-            return Handle(self._backward_hooks, hook)
+                self._backward_hooks = Hooks()
+            return hook_into(self._backward_hooks, hook)
         node, index = edge_of(self)
-        return Handle(node.capture_hooks(index), hook)
+        return hook_into(node.capture_hooks(index), hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(param)` after backward has added to the `.grad` of this leaf."""
         check(
             self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
@@ -307,7 +308,7 @@ class Tensor:
             RuntimeError,
             "post accumulate grad hooks cannot be registered on non-leaf tensors",
         )
-        return Handle(self.__dict__.setdefault("_post_accumulate_hooks", {}), hook)
+        return hook_into(self.__dict__.setdefault("_post_accumulate_hooks", Hooks()), hook)
 
     @property
     def data(self) -> Tensor:

@@ -16,7 +16,6 @@ from ember.backends.cpu.kernels import CpuKernels
 from ember.backends.sim.specification import GpuModel, parse
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError, check
-from ember.kernel.array import Array
 from ember.kernel.call import Call, LibraryCall
 
 BLOCK = 512  # allocations are rounded up to this, as PyTorch's caching allocator does
@@ -284,9 +283,9 @@ def configured() -> str | None:
     return _specification[0]
 
 
-def is_host_array(array: Array) -> bool:
-    """Whether an array's memory is the host's."""
-    return array.spec.device.type == "cpu"
+def has_started() -> bool:
+    """Whether GPUs have been used in this process."""
+    return "cuda" in _backends
 
 
 if os.environ.get("EMBER_SIMULATE_GPUS"):
