@@ -43,7 +43,8 @@ class Generator:
         check(
             place.type != "meta",
             RuntimeError,
-            "META device type not an accelerator: a generator draws numbers, and meta tensors hold none",
+            "META device type not an accelerator: a generator draws numbers, and meta tensors "
+            "hold none",
         )
         self._device = place
         self._seed = DEFAULT_SEED
@@ -56,7 +57,8 @@ class Generator:
 
     @property
     def source(self) -> Any:
-        """The stream itself, made at the first use: a backend's own `random_source(seed)`, or the usual one."""
+        """The stream itself, made at the first use: a backend's own `random_source(seed)`, or the
+        usual one."""
         if self._made is None:
             kind = self._device.type
             usual = Mersenne if kind == "cpu" else Philox
@@ -65,7 +67,8 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream again from a seed, and return the generator.
-         Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what is no
+         Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what
+         is no
         int, ValueError for what does not fit.
         """
         whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
@@ -89,7 +92,8 @@ class Generator:
         return self._seed if self._made is None else int(self._made.initial)
 
     def get_state(self) -> Tensor:
-        """The state as a uint8 tensor on the CPU: PyTorch's 5056 bytes, or a GPU's 16 (seed, offset)."""
+        """The state as a uint8 tensor on the CPU: PyTorch's 5056 bytes, or a GPU's 16 (seed,
+        offset)."""
         return from_ndarray(self.source.state(), uint8)
 
     def set_state(self, new_state: Tensor) -> None:

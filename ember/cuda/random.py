@@ -46,7 +46,8 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
-    """Let a GPU's default generator continue from a state. TypeError and RuntimeError for what is none."""
+    """Let a GPU's default generator continue from a state. TypeError and RuntimeError for what is
+    none."""
     _generator(device).set_state(new_state)
 
 
