@@ -1,0 +1,24 @@
+"""Neural networks: modules, their functions, initialisers and tools."""
+
+from ember.nn import functional, init, modules, parameter, utils
+from ember.nn.modules import *
+from ember.nn.modules import __all__ as _module_names
+from ember.nn.parameter import (
+    Buffer,
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+)
+
+__all__ = [
+    "Buffer",
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "functional",
+    "init",
+    "modules",
+    "parameter",
+    "utils",
+    *_module_names,
+]
