@@ -11,7 +11,7 @@ from ember.core import dispatch, executor, modes
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
 from ember.core.history import check_write, rebind, written
-from ember.core.node import NO_EDGE, Node, Saved, edge_of
+from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
 from ember.core.outputs import store
@@ -313,6 +313,8 @@ class FormulaOp(Op):
         node: FormulaNode = _new(recipe.kind)
         node.edges = tuple([edge_of(values[p]) if wanted else NO_EDGE for p, wanted in recipe.edges])
         node.out_specs, node.sequence, node.recipe = plan.call.out_specs, next(sequence), recipe
+        if made_at[0] is not None:
+            node.__dict__["_made_at"] = made_at[0]()
         if recipe.saves or recipe.saves_result:
             saved: dict[str, Any] = {}
             for name, position in recipe.saves:
