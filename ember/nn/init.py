@@ -7,6 +7,7 @@ import math
 
 import ember.ops as ops
 from ember.core.modes import no_grad
+from ember.core.registry import NAMESPACES
 from ember.errors import check
 from ember.source_lines import warn
 
@@ -319,7 +320,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         flat.normal_(0, 1, generator=generator)
         if rows < cols:
             flat = flat.t()
-        q, r = ops.linalg_qr(flat)
+        q, r = NAMESPACES["linalg"]["qr"](flat)
         q = q * r.diagonal().sign()
         if rows < cols:
             q = q.t()

@@ -66,6 +66,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     def __repr__(self):
         return "Parameter containing:\n" + super().__repr__()
 
+    __str__ = __repr__
+
     def __reduce_ex__(self, protocol):
         state = {
             name: value
@@ -192,6 +194,8 @@ class UninitializedTensorMixin:
 
     def __repr__(self):
         return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
 
     def __deepcopy__(self, memo):
         if id(self) not in memo:

@@ -1,6 +1,7 @@
 """Batch normalization (Ioffe and Szegedy, 2015)."""
 
 import ember.ops as ops
+from ember.dtypes import int64
 from ember.errors import check
 from ember.nn import functional as F
 from ember.nn import init
@@ -62,7 +63,7 @@ class _NormBase(Module):
         if track_running_stats:
             self.register_buffer("running_mean", ops.zeros(num_features, **factory))
             self.register_buffer("running_var", ops.ones(num_features, **factory))
-            count = ops.tensor(0, dtype=ops.int64, device=device)
+            count = ops.tensor(0, dtype=int64, device=device)
             self.register_buffer("num_batches_tracked", count)
         else:
             for name in ("running_mean", "running_var", "num_batches_tracked"):
@@ -101,7 +102,7 @@ class _NormBase(Module):
             # checkpoints from before the count was kept
             known = self.num_batches_tracked
             usable = known is not None and not known.is_meta
-            state_dict[key] = known if usable else ops.tensor(0, dtype=ops.int64)
+            state_dict[key] = known if usable else ops.tensor(0, dtype=int64)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
 
@@ -165,7 +166,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if track_running_stats:
             self.running_mean = UninitializedBuffer(**factory)
             self.running_var = UninitializedBuffer(**factory)
-            self.num_batches_tracked = ops.tensor(0, dtype=ops.int64, device=device)
+            self.num_batches_tracked = ops.tensor(0, dtype=int64, device=device)
 
     def reset_parameters(self):
         if not self.has_uninitialized_params() and self.num_features != 0:

@@ -5,34 +5,44 @@ on their way in and the outputs another on their way out; the hooks run when bac
 """
 
 import ember.ops as ops
-from ember.core.function import Function
 from ember.core.modes import is_grad_enabled
-from ember.core.tensor import Tensor
+from ember.core.node import Node, edge_of
+from ember.core.tensor import Tensor, connected
 from ember.errors import check
 from ember.source_lines import warn
 
 
-class BackwardHookFunction(Function):
+class BackwardHookFunctionBackward(Node):
     """The identity on some tensors, which shows their gradients to `on_gradients` in backward."""
 
-    @staticmethod
-    def forward(ctx, on_gradients, *tensors):
-        ctx.on_gradients = on_gradients
-        ctx.set_materialize_grads(False)
-        ctx.likes = [(t.shape, t.dtype, t.device) for t in tensors]
-        views = tuple(t.view_as(t) for t in tensors)
-        pairs = zip(tensors, views, strict=True)
-        ctx.mark_non_differentiable(*[view for t, view in pairs if not t.requires_grad])
-        return views
+    __slots__ = ("on_gradients",)
 
-    @staticmethod
-    def backward(ctx, *gradients):
-        return None, *ctx.on_gradients(gradients, ctx.likes)
+    def apply(self, grads):
+        passed = self.on_gradients(grads, self.out_specs)
+        return tuple(
+            None if target is None else grad
+            for grad, (target, _) in zip(passed, self.edges, strict=True)
+        )
 
 
-def _zeros(like):
-    shape, dtype, device = like
-    return ops.zeros(shape, dtype=dtype, device=device)
+def _pass_through(tensors, on_gradients):
+    """The same tensors as outputs of one node; those without gradients as they are, detached."""
+    edges = tuple(edge_of(tensor) for tensor in tensors)
+    node = BackwardHookFunctionBackward(edges, tuple(t._array.spec for t in tensors))
+    node.on_gradients = on_gradients
+    outputs = []
+    for place, (tensor, (target, _)) in enumerate(zip(tensors, edges, strict=True)):
+        output = connected(tensor._array, None if target is None else node, place)
+        if target is not None:  # a write in place would slip past the node: let it be refused
+            output._base = tensor if tensor._base is None else tensor._base
+            output._view_history = output._base._history
+            output._view_of_many = True
+        outputs.append(output)
+    return outputs
+
+
+def _zeros(spec):
+    return ops.zeros(spec.shape, dtype=spec.dtype, device=spec.device)
 
 
 def _scatter(values, places, length):
@@ -72,9 +82,9 @@ class BackwardHook:
 
     def _through_node(self, values, on_gradients):
         places = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
-        if not is_grad_enabled() or not any(values[i].requires_grad for i in places):
+        if not is_grad_enabled() or not any(edge_of(values[i])[0] for i in places):
             return None, values
-        passed = BackwardHookFunction.apply(on_gradients, *[values[i] for i in places])
+        passed = _pass_through([values[i] for i in places], on_gradients)
         replaced = list(values)
         for place, tensor in zip(places, passed, strict=True):
             replaced[place] = tensor
@@ -82,7 +92,7 @@ class BackwardHook:
             return places, type(values)(*replaced)
         return places, type(values)(replaced)
 
-    def _outputs_arrived(self, gradients, likes):
+    def _outputs_arrived(self, gradients, specs):
         grad_outputs = _scatter(gradients, self.output_places, self.outputs_count)
         for hook in self.user_pre_hooks:
             grad_outputs = self._replaced(hook(self.module, grad_outputs), grad_outputs, "pre hook")
@@ -90,7 +100,7 @@ class BackwardHook:
         if self.input_places is None:
             self._no_input_will_arrive()
         gradients = [grad_outputs[place] for place in self.output_places]
-        return [_zeros(s) if g is None else g for g, s in zip(gradients, likes, strict=True)]
+        return [_zeros(s) if g is None else g for g, s in zip(gradients, specs, strict=True)]
 
     def _no_input_will_arrive(self):
         if self.user_hooks:
@@ -111,8 +121,8 @@ class BackwardHook:
             )
         self.grad_outputs = None
 
-    def _inputs_arrived(self, gradients, likes):
-        gradients = [_zeros(s) if g is None else g for g, s in zip(gradients, likes, strict=True)]
+    def _inputs_arrived(self, gradients, specs):
+        gradients = [_zeros(s) if g is None else g for g, s in zip(gradients, specs, strict=True)]
         if self.grad_outputs is None:  # backward began inside the module: the hooks do not apply
             return gradients
         grad_inputs = _scatter(gradients, self.input_places, self.args_count)

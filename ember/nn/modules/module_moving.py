@@ -4,6 +4,7 @@ import ember.ops as ops
 from ember.core.modes import no_grad
 from ember.core.tensor import Tensor
 from ember.device import device as Device
+from ember.dtypes import bfloat16, float16, float32, float64
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.nn.parameter import Parameter, is_lazy
@@ -129,11 +130,11 @@ class ModuleMoving:
 
     def float(self):
         """Cast floating-point parameters and buffers to float32; in place."""
-        return self._apply(_cast(ops.float32))
+        return self._apply(_cast(float32))
 
     def double(self):
         """Cast floating-point parameters and buffers to float64; in place."""
-        return self._apply(_cast(ops.float64))
+        return self._apply(_cast(float64))
 
     def half(self):
         """Cast floating-point parameters and buffers to float16; in place.
@@ -143,11 +144,11 @@ class ModuleMoving:
         >>> norm.weight.dtype, norm.num_batches_tracked.dtype
         (torch.float16, torch.int64)
         """
-        return self._apply(_cast(ops.float16))
+        return self._apply(_cast(float16))
 
     def bfloat16(self):
         """Cast floating-point parameters and buffers to bfloat16; in place."""
-        return self._apply(_cast(ops.bfloat16))
+        return self._apply(_cast(bfloat16))
 
     def to_empty(self, *, device, recurse=True):
         """Move to a device without copying: the content of the memory is undefined."""

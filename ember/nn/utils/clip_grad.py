@@ -4,6 +4,7 @@ import math
 
 import ember.ops as ops
 from ember.core.modes import no_grad
+from ember.core.registry import NAMESPACES
 from ember.core.tensor import Tensor
 from ember.source_lines import warn
 
@@ -45,9 +46,10 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     norm_type = float(norm_type)
     if not tensors:
         return ops.tensor(0.0)
-    norms = [ops.linalg_vector_norm(tensor, norm_type) for tensor in tensors]
+    vector_norm = NAMESPACES["linalg"]["vector_norm"]
     home = tensors[0].device
-    total = ops.linalg_vector_norm(ops.stack([norm.to(home) for norm in norms]), norm_type)
+    norms = [vector_norm(tensor, norm_type).to(home) for tensor in tensors]
+    total = vector_norm(ops.stack(norms), norm_type)
     if error_if_nonfinite and not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
