@@ -95,6 +95,7 @@ class FormulaOp(Op):
     neither promote nor are cast, `literals` numbers that are read into the formula when given for a parameter."""
 
     rows = False
+    seed, output = "g", "result"  # variables for the gradient and the result in derivatives; a derived op has others
 
     def __init__(
         self,
@@ -270,16 +271,16 @@ class FormulaOp(Op):
             if expression is None:
                 known[key] = None
             else:
-                names = tuple(v for v in variables(expression) if v != "g")
+                names = tuple(v for v in variables(expression) if v != self.seed)
                 known[key] = DerivedOp(self, name, expression, names, plan.reading.keeps), names
         found: tuple[Any, tuple[str, ...]] | None = known[key]
         return found
 
     def derive(self, plan: Plan, name: str, is_complex: bool) -> Expr | None:
         """The gradient by `name` as a formula of g, the variables and the result."""
-        root, seed = plan.reading.roots[0], var("g")
+        root, seed, output = plan.reading.roots[0], var(self.seed), var(self.output)
         if self._grad is not None:
-            named = {**plan.reading.arguments, "g": seed, "result": var("result")}
+            named = {**plan.reading.arguments, "g": seed, "result": output}
             found = self._grad(*(named[p] for p in self.rule_parameters))
             if not isinstance(found, tuple):
                 found = (found,)
@@ -293,7 +294,7 @@ class FormulaOp(Op):
             return None
         if is_complex:
             found = make("conj", found)
-        return substitute(found, lambda node: var("result") if node is root and node.op not in ("var", "const") else None)
+        return substitute(found, lambda node: output if node is root and node.op not in ("var", "const") else None)
 
     def record(self, plan: Plan, values: Sequence[Any], out: Tensor, old: Tensor | None = None) -> Node | None:
         """The node of a run; `old` is the value before the write, where the result replaced the first argument."""
@@ -323,7 +324,7 @@ class FormulaOp(Op):
                     value = old
                 saved[name] = Saved(value) if isinstance(value, Tensor) else value
             if recipe.saves_result:
-                saved["result"] = Saved(out, is_output=True)
+                saved[self.output] = Saved(out, is_output=True)
             node.saved = saved
         else:
             node.saved = NOTHING
@@ -348,7 +349,7 @@ class FormulaOp(Op):
             tuple(rules),
             tuple((p, rule is not None) for p, rule in zip(plan.positions, rules, strict=True)),
             tuple((n, p) for n, p in positions if n in names),
-            "result" in names,
+            self.output in names,
             tuple(s if isinstance(s, Spec) else None for s in plan.call.in_specs),
             plan.axes,
         )
@@ -525,14 +526,15 @@ class DerivedOp(FormulaOp):
         self.__name__ = self.__qualname__ = self.name
         self.__doc__ = f"The gradient of {parent.name} by {name}."
         self.expression, self.rows = expression, parent.rows
-        self.parameters = ("g", *names, *(("axes",) if self.rows else ()))
+        self.seed, self.output = parent.seed + "_", parent.output + "_"
+        self.parameters = (parent.seed, *names, *(("axes",) if self.rows else ()))
         self.positional = len(self.parameters)
         self.defaults = [None] * self.positional
         self.literals = [()] * self.positional
         self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
         self.writes, self.refusal, self._grad, self.rule_parameters = (), None, None, ()
         self.plans, self.readings = dispatch.new_plan_cache(), {}
-        self.is_identity = expression is var("g")
+        self.is_identity = expression is var(parent.seed)
 
     def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:
         """The formula that it is."""

@@ -67,9 +67,9 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream again from a seed, and return the generator.
-         Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what
-         is no
-        int, ValueError for what does not fit.
+
+        Seeds are from −2⁶³ to 2⁶⁴ − 1, negative ones counting down from 2⁶⁴; RuntimeError for what
+        is no int, ValueError for what does not fit.
         """
         whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
         kind = type(seed).__name__
