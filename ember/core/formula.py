@@ -10,7 +10,7 @@ from ember import dtypes
 from ember.core import dispatch, executor, modes
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
-from ember.core.history import check_write, rebind, written
+from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
@@ -92,7 +92,8 @@ class Plan:
 
 class FormulaOp(Op):
     """An elementwise op. `promote` is a promotion rule, `accepts` the dtypes it computes in, `keeps` parameters that
-    neither promote nor are cast, `literals` numbers that are read into the formula when given for a parameter."""
+    neither promote nor are cast, `literals` numbers that are read into the formula when given for a parameter,
+    `refuse` a check of the operands' dtypes that may raise."""
 
     rows = False
     seed, output = "g", "result"  # variables for the gradient and the result in derivatives; a derived op has others
@@ -107,12 +108,13 @@ class FormulaOp(Op):
         literals: dict[str, tuple[Any, ...]] | None = None,
         writes: Sequence[str] = (),
         refusal: str | None = None,
+        refuse: Any = None,
     ):
         super().__init__(function)
         self.promote, self.accepts, self.keeps = promote, accepts, frozenset(keeps)
         self.literals = [(literals or {}).get(p, ()) for p in self.parameters]
         self.writes = tuple(self.parameters.index(w) for w in writes)
-        self.refusal = refusal
+        self.refusal, self.refuse = refusal, refuse
         self.plans = dispatch.new_plan_cache()
         self.readings: dict[Any, Reading] = {}
 
@@ -231,6 +233,8 @@ class FormulaOp(Op):
         )
         reading = self.read(values, key, positions)
         promoting = [v for v, i in zip(operands, positions, strict=True) if self.parameters[i] not in reading.keeps]
+        if self.refuse is not None:
+            self.refuse([o.dtype if isinstance(o, Tensor) else dispatch.number_type(o) for o in operands])
         compute, stored = self.promote(dispatch.promoted(promoting))
         if compute not in self.accepts:
             raise RuntimeError(self.refusal) if self.refusal else dispatch.not_implemented(self.name, compute)
@@ -384,9 +388,12 @@ class FormulaOp(Op):
         operands = tuple(
             values[i]._array if isinstance(values[i], Tensor) else values[i] for i in plan.positions
         )
+        for tensor in owned:
+            for other in operands:
+                if isinstance(other, Array) and other.storage is tensor._array.storage:
+                    check_overlap(tensor._array, other)
         recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
         old = self._before_write(plan, values) if recording else None
-        operands = self._without_overlap(owned, operands)
         slot = executor._slot[0]
         if slot is None:
             plan.runner(*operands)
@@ -403,23 +410,6 @@ class FormulaOp(Op):
             self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
             rebind(owned[0], node, self_position)
         return owned[0] if len(owned) == 1 else tuple(owned)
-
-    def _without_overlap(self, owned: list[Tensor], operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """RuntimeError if another operand lies partly over a written one."""
-        for tensor in owned:
-            own = tensor._array
-            for other in operands:
-                if isinstance(other, Array) and other is not own and other.storage is own.storage:
-                    first, last = own.layout.extent()
-                    start, end = other.layout.extent()
-                    same = other.offset == own.offset and other.spec.strides == own.spec.strides
-                    check(
-                        same or end <= first or last <= start or _interleaved(own, other),
-                        RuntimeError,
-                        "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
-                        "a single memory location. Please clone() the tensor before performing the operation.",
-                    )
-        return operands
 
     def _before_write(self, plan: Plan, values: Sequence[Any]) -> Tensor | None:
         """A copy of the first argument if a gradient reads it, with its history."""
@@ -471,19 +461,6 @@ class FormulaOp(Op):
         return Plan(made, executor.prepare(made, own.device), plan.positions, plan.reading)
 
 
-def _interleaved(a: Array, b: Array) -> bool:
-    """Whether two strided ranges of one storage share no element although their extents cross (e.g. even and odd)."""
-    if a.spec.strides != b.spec.strides or not a.spec.strides:
-        return False
-    step = min((s for s, n in zip(a.spec.strides, a.spec.shape, strict=True) if n > 1), default=1)
-    inner = a.spec.strides[-1]
-    distance = abs(a.offset - b.offset)
-    return bool(step > 1 and distance % step != 0) or bool(
-        inner == 1 and len(a.spec.strides) > 1 and distance % a.spec.strides[-2] >= a.spec.shape[-1]
-        and distance % a.spec.strides[-2] + a.spec.shape[-1] <= a.spec.strides[-2]
-    )
-
-
 class FormulaNode(Node):
     """A recorded formula op: each input's gradient is a formula op of g and what it saved."""
 
@@ -532,7 +509,7 @@ class DerivedOp(FormulaOp):
         self.defaults = [None] * self.positional
         self.literals = [()] * self.positional
         self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
-        self.writes, self.refusal, self._grad, self.rule_parameters = (), None, None, ()
+        self.writes, self.refusal, self.refuse, self._grad, self.rule_parameters = (), None, None, None, ()
         self.plans, self.readings = dispatch.new_plan_cache(), {}
         self.is_identity = expression is var(parent.seed)
 

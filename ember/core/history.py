@@ -14,8 +14,8 @@ from ember.core.node import NO_EDGE, Node, edge_of
 from ember.core.node import _refresh as _node_refresh
 from ember.core.tensor import Tensor, tensor_of
 from ember.errors import check
-from ember.kernel.array import contiguous_spec
-from ember.layout import Layout, may_overlap
+from ember.kernel.array import Array, contiguous_spec
+from ember.layout import Layout, dense_order, may_overlap
 
 INFERENCE_WRITE = (
     "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
@@ -75,6 +75,24 @@ def _check_history(tensor: Tensor) -> None:
             "of a function that returns multiple views. Such functions do not allow the output views to be modified "
             "inplace. You should replace the inplace operation by an out-of-place one."
         )
+
+
+def check_overlap(target: Array, source: Array) -> None:
+    """RuntimeError if a source lies partly over the target, as far as PyTorch looks: both dense, not the same view."""
+    if target.storage is not source.storage or target is source:
+        return
+    same = target.offset == source.offset and target.spec.shape == source.spec.shape
+    if same and target.spec.strides == source.spec.strides:
+        return
+    dense = all(dense_order(a.spec.shape, a.spec.strides) is not None for a in (target, source))
+    first, last = target.layout.extent()
+    start, end = source.layout.extent()
+    check(
+        not dense or end <= first or last <= start,
+        RuntimeError,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        "location. Please clone() the tensor before performing the operation.",
+    )
 
 
 def written(tensor: Tensor) -> None:

@@ -10,7 +10,7 @@ from ember import dtypes
 from ember.core import modes
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import needs_grad
-from ember.core.history import check_write, written
+from ember.core.history import check_overlap, check_write, written
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
@@ -24,12 +24,15 @@ def store(name: str, out: Tensor, compute: Callable[[], Any], values: Sequence[A
 
 
 def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
-    """TypeError for what is not a tensor, RuntimeError where a gradient would get lost."""
+    """TypeError for what is not a tensor, RuntimeError where a gradient would get lost or memory overlaps."""
     check(
         isinstance(out, Tensor),
         TypeError,
         f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}",
     )
+    for value in values:
+        if isinstance(value, Tensor):
+            check_overlap(out._array, value._array)
     if modes.state.grad:
         involved = [v for v in (*values, out) if isinstance(v, Tensor)]
         check(

@@ -11,7 +11,7 @@ from ember.backends.base import resolve
 from ember.core import dispatch, modes
 from ember.core.array import copy_into, empty, fill, host_copy, to_device
 from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast, wrapped
-from ember.core.history import check_write, rebind, written
+from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Node, edge_of
 from ember.core.registry import FUNCTION, METHOD, composite
 from ember.core.tensor import Tensor
@@ -200,8 +200,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if own.device is not META:
         if source.device is not own.device:
             array = to_device(array, own.device, blocking=not non_blocking)
-        elif array.storage is self._array.storage:
-            array = _apart(self._array, array)
+        else:
+            check_overlap(self._array, array)
         copy_into(self._array, array)
     written(self)
     if modes.state.grad and (needs_grad(self) or needs_grad(src)) and dispatch.is_differentiable(own.dtype):
@@ -213,17 +213,6 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     return len(shape) <= len(target) and all(a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False))
-
-
-def _apart(target: Array, source: Array) -> Array:
-    """The source, unless it lies partly over the target: then RuntimeError, as in PyTorch."""
-    first, last = target.layout.extent()
-    start, end = source.layout.extent()
-    if end <= first or last <= start or (source.offset == target.offset and source.spec.strides == target.spec.strides):
-        return source
-    copied = host_copy(source)
-    before = target.host()
-    return Array(source.storage.__class__(copied, source.device), source.spec.with_shape(copied.shape), 0, copied) if before.size else source
 
 
 @composite(METHOD)
