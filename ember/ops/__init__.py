@@ -7,6 +7,10 @@ from typing import Any
 
 FAMILIES = (
     "formats", "pointwise", "moves", "views", "create", "reduce", "rowwise", "joining", "indexing", "matmul", "legacy", "operators",
+    "random_fill", "random", "sampling",
+    "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
+    "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",
+    "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates",
 )  # fmt: skip
 for _family in FAMILIES:
     importlib.import_module(f"ember.ops.{_family}")

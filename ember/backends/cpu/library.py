@@ -14,9 +14,11 @@ MODULES = (
     "scanning",
     "convolution",
     "pooling",
+    "adaptive_pooling",
     "interpolation",
     "linear_algebra",
     "fourier",
+    "random_gradients",
 )
 _found: dict[str, Callable[..., Any]] = {}
 

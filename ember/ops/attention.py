@@ -1,0 +1,129 @@
+"""Attention: `scaled_dot_product_attention` (Vaswani et al., arXiv:1706.03762)."""
+
+import math
+
+from ember.core.registry import F, composite, rowwise
+from ember.dtypes import FLOATING, bool_
+from ember.errors import check
+from ember.ops.create import ones
+from ember.ops.dropout import dropout
+from ember.scalar.primitives import eq, exp, row_max, row_sum, stop, where
+
+
+@rowwise(accepts=FLOATING)
+def masked_softmax(input):
+    """exp(x) over its sum; a row of −inf alone, which attends to nothing, gives zeros."""
+    top = stop(row_max(input))
+    e = exp(input - where(eq(top, -math.inf), 0, top))
+    total = row_sum(e)
+    return e / where(eq(total, 0), 1, total)
+
+
+masked_softmax.grad = lambda g, result: (result * (g - row_sum(g * result)),)
+
+
+def _check(query, key, value, attn_mask, is_causal):
+    tensors = (query, key, value)
+    check(
+        all(t.dim() >= 2 for t in tensors),
+        RuntimeError,
+        lambda: (
+            "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: "
+            f"{query.dim()} key.dim: {key.dim()} and value.dim: {value.dim()} instead."
+        ),
+    )
+    check(
+        query.dtype is key.dtype is value.dtype,
+        RuntimeError,
+        lambda: (
+            "Expected query, key, and value to have the same dtype, but got query.dtype: "
+            f"{query.dtype} key.dtype: {key.dtype} and value.dtype: {value.dtype} instead."
+        ),
+    )
+    check(
+        attn_mask is None or not is_causal,
+        RuntimeError,
+        "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True",
+    )
+    check(
+        attn_mask is None or attn_mask.dtype in (bool_, query.dtype),
+        RuntimeError,
+        lambda: (
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {attn_mask.dtype} and  query.dtype: {query.dtype} instead."
+        ),
+    )
+
+
+def _repeated_heads(query, key, value):
+    """key and value with each head as often as query has heads for it."""
+    heads = query.size(-3)
+    for name, t in (("key", key), ("value", value)):
+        check(
+            heads % t.size(-3) == 0,
+            RuntimeError,
+            lambda: (
+                "Number of heads in key and value must divide the number of heads in query: "
+                f"{name} has {t.size(-3)}, query {heads}"  # noqa: B023
+            ),
+        )
+
+    def repeated(t):
+        times = heads // t.size(-3)
+        if times == 1:
+            return t
+        shape = (*t.shape[:-2], times, *t.shape[-2:])
+        return t.unsqueeze(-3).expand(shape).flatten(-4, -3)
+
+    return repeated(key), repeated(value)
+
+
+@composite(export=F)
+def scaled_dot_product_attention(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    scale=None,
+    enable_gqa=False,
+):
+    """softmax(Q Kᵀ · scale + mask) V: (..., L, E), (..., S, E), (..., S, Ev) to (..., L, Ev).
+
+    `scale` is 1/√E by default. A bool mask is True where attention may go, a float one is added;
+    `is_causal` lets step i attend to steps up to i. What may attend to nothing gives zeros.
+    `enable_gqa` repeats the heads (dim −3) of key and value. RuntimeError for arguments that do not
+    go together.
+
+    >>> import ember as torch
+    >>> q, k = torch.zeros(1, 1, 2), torch.zeros(1, 2, 2)
+    >>> v = torch.tensor([[[1.0], [3.0]]])
+    >>> torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    tensor([[[2.]]])
+    """
+    _check(query, key, value, attn_mask, is_causal)
+    check(
+        0.0 <= dropout_p <= 1.0 or dropout_p < 0,
+        RuntimeError,
+        f"dropout probability has to be between 0 and 1, but got {dropout_p}",
+    )
+    if enable_gqa:
+        key, value = _repeated_heads(query, key, value)
+    if scale is None:
+        scale = 1 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+    scores = (query * scale).matmul(key.transpose(-2, -1))
+    if is_causal:
+        steps = (query.size(-2), key.size(-2))
+        attn_mask = ones(steps, dtype=bool_, device=query.device).tril()
+    if attn_mask is None:
+        weights = scores.softmax(-1)
+    else:
+        if attn_mask.dtype is bool_:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        else:
+            scores = scores + attn_mask
+        weights = masked_softmax(scores, dim=-1)
+    if dropout_p > 0.0:
+        weights = dropout(weights, dropout_p)
+    return weights.matmul(value)

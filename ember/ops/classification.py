@@ -1,0 +1,396 @@
+"""Losses of scores against classes: negative log-likelihood, cross-entropy, margins."""
+
+from ember.core.registry import F, composite, elementwise
+from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
+from ember.errors import check
+from ember.ops.losses import check_reduction, chosen, reduced
+from ember.scalar import primitives as s
+
+
+def _check_class_shapes(input, target):
+    """Raise for a target that is no (N, ...) for an input (N, C, ...), or no number for (C,)."""
+    check(
+        input.dim() >= 1,
+        ValueError,
+        lambda: f"Expected 1 or more dimensions (got {input.dim()})",
+    )
+    if input.dim() == 1:
+        check(
+            target.numel() == 1 and target.dim() <= 1,
+            ValueError,
+            lambda: (
+                "For 1D input, target must be a single class index, "
+                f"got a target of size {list(target.shape)}"
+            ),
+        )
+        return
+    check(
+        target.dim() >= 1 and input.size(0) == target.size(0),
+        ValueError,
+        lambda: (
+            f"Expected input batch_size ({input.size(0)}) to match target batch_size "
+            f"({target.size(0) if target.dim() else 1})."
+        ),
+    )
+    expected = (input.size(0), *input.shape[2:])
+    if input.dim() == 2:
+        message = "0D or 1D target tensor expected, multi-target not supported"
+        check(target.dim() == 1, RuntimeError, message)
+    check(
+        tuple(target.shape) == expected,
+        RuntimeError,
+        lambda: (
+            f"size mismatch (got input: {list(input.shape)} , target: {list(target.shape)}: "
+            f"Expected target size {list(expected)}, got {list(target.shape)}"
+        ),
+    )
+
+
+def _check_class_target(target, weight, classes):
+    check(
+        target.dtype in (int64, uint8),
+        RuntimeError,
+        lambda: f"expected target dtype to be Long or Byte, but got {target.dtype.title}",
+    )
+    check(
+        weight is None or tuple(weight.shape) == (classes,),
+        RuntimeError,
+        lambda: (
+            f"weight tensor should be defined either for all {classes} classes or no classes but "
+            f"got weight tensor of shape: {list(weight.shape)}"
+        ),
+    )
+
+
+def _of_targets(input, target, dim):
+    """The elements of `input` that the classes in `target` name along `dim`."""
+    try:
+        return input.gather(dim, target.unsqueeze(dim)).squeeze(dim)
+    except (IndexError, RuntimeError) as error:
+        # Looked for only now, so that good targets are not read twice.
+        if target.is_meta:
+            raise
+        classes = input.size(dim)
+        outside = target[(target < 0) | (target >= classes)]
+        if outside.numel() == 0:
+            raise
+        raise IndexError(
+            f"Target {int(outside[0])} is out of bounds. "
+            f"Classes are numbered 0 to {classes - 1} here."
+        ) from error
+
+
+@composite(export=F)
+def nll_loss(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+):
+    """−weight[target]·input[target] of log-probabilities (N, C, ...) and classes (N, ...).
+
+    The mean is divided by the weights' sum. Targets equal to `ignore_index` count for nothing.
+    IndexError for a class out of bounds; ValueError or RuntimeError for shapes that do not fit.
+
+    >>> import ember as torch
+    >>> x = torch.tensor([[-0.5, -1.0], [-2.0, -0.1]])
+    >>> torch.nn.functional.nll_loss(x, torch.tensor([0, 0]))
+    tensor(1.2500)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    check_reduction(reduction)
+    _check_class_shapes(input, target)
+    dim = 0 if input.dim() == 1 else 1
+    _check_class_target(target, weight, input.size(dim))
+    flat = input.dim() == 1 and target.dim() == 1
+    target = target.squeeze(0) if flat else target
+    loss, total = _nll(input, target.to(int64), weight, ignore_index, dim)
+    if reduction == "none":
+        return loss.unsqueeze(0) if flat else loss
+    return loss.sum() / total if reduction == "mean" else loss.sum()
+
+
+def _nll(input, target, weight, ignore_index, dim):
+    """The loss of each target, and what the mean is divided by."""
+    ignored = target == ignore_index
+    target = target.masked_fill(ignored, 0)
+    loss = -_of_targets(input, target, dim)
+    if weight is None:
+        return loss.masked_fill(ignored, 0), (~ignored).sum()
+    weights = weight.index_select(0, target.reshape(-1)).reshape(target.shape)
+    weights = weights.masked_fill(ignored, 0)
+    return loss.masked_fill(ignored, 0) * weights, weights.sum()
+
+
+@composite(export=F)
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """−log softmax(input)[target] of scores (N, C, ...), with classes (N, ...) or probabilities.
+
+    Probabilities are a floating-point target of the input's shape. `label_smoothing` ε mixes the
+    target with the uniform distribution, (1 − ε)·target + ε/C (Szegedy et al., arXiv:1512.00567).
+    Raises as `nll_loss` does.
+
+    >>> import ember as torch
+    >>> torch.nn.functional.cross_entropy(torch.zeros(2, 4), torch.tensor([1, 3]))
+    tensor(1.3863)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    check_reduction(reduction)
+    check(
+        input.dim() >= 1,
+        ValueError,
+        lambda: f"Expected 1 or more dimensions (got {input.dim()})",
+    )
+    check(
+        label_smoothing <= 1.0 and (label_smoothing >= 0.0 or input.shape != target.shape),
+        RuntimeError,
+        f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}",
+    )
+    dim = 0 if input.dim() == 1 else 1
+    if input.shape == target.shape:
+        check(
+            target.is_floating_point(),
+            RuntimeError,
+            lambda: (
+                "Expected floating point type for target with class probabilities, "
+                f"got {target.dtype.title}"
+            ),
+        )
+        message = "ignore_index is not supported for floating point target"
+        check(ignore_index < 0, RuntimeError, message)
+        return _with_probabilities(input, target, weight, reduction, label_smoothing, dim)
+    logarithm = input.log_softmax(dim)
+    if label_smoothing <= 0.0:
+        return nll_loss(logarithm, target, weight, ignore_index=ignore_index, reduction=reduction)
+    _check_class_shapes(input, target)
+    _check_class_target(target, weight, input.size(dim))
+    return _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim)
+
+
+def _along(weight, ndim, dim):
+    """A vector of weights, shaped to multiply along `dim`."""
+    return weight.view(*(-1 if d == dim else 1 for d in range(ndim)))
+
+
+def _with_probabilities(input, target, weight, reduction, label_smoothing, dim):
+    classes = input.size(dim)
+    check(
+        weight is None or tuple(weight.shape) == (classes,),
+        RuntimeError,
+        lambda: (
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or "
+            f"no classes but got weight tensor of shape: {list(weight.shape)}"
+        ),
+    )
+    if label_smoothing > 0.0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    logarithm = input.log_softmax(dim)
+    if weight is not None:
+        logarithm = logarithm * _along(weight, input.dim(), dim)
+    loss = -(logarithm * target)
+    if reduction == "none":
+        return loss.sum(dim)
+    return loss.sum() / (input.numel() // classes) if reduction == "mean" else loss.sum()
+
+
+def _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim):
+    """Classes mixed with the uniform distribution: the two losses are averages of their own."""
+    squeezed = logarithm.dim() == 1 and target.dim() == 1
+    target = (target.squeeze(0) if squeezed else target).to(int64)
+    likelihood, total = _nll(logarithm, target, weight, ignore_index, dim)
+    weighted = logarithm
+    if weight is not None:
+        weighted = logarithm * _along(weight, logarithm.dim(), dim)
+    smooth = -weighted.sum(dim)
+    smooth = smooth.masked_fill(target == ignore_index, 0)
+    share = label_smoothing / logarithm.size(dim)
+    if reduction == "none":
+        loss = likelihood * (1 - label_smoothing) + smooth * share
+        return loss.unsqueeze(0) if squeezed else loss
+    loss = likelihood.sum() * (1 - label_smoothing) + smooth.sum() * share
+    return loss / total if reduction == "mean" else loss
+
+
+_NO_MATRIX = "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {}"
+
+
+@elementwise(accepts=FLOATING)
+def hinge_power(distance, squared=False):
+    """max(distance, 0), or its square."""
+    positive = s.where(distance > 0, distance, 0)
+    return positive * positive if squared else positive
+
+
+@composite(export=F)
+def multi_margin_loss(
+    input,
+    target,
+    p=1,
+    margin=1.0,
+    weight=None,
+    size_average=None,
+    reduce=None,
+    reduction="mean",
+):
+    """Σ over i ≠ target of max(0, margin − x[target] + x[i])^p / C, times weight[target].
+
+    Input (N, C) or (C,), target (N,) or a number; p is 1 or 2, else ValueError.
+
+    >>> import ember as torch
+    >>> torch.nn.functional.multi_margin_loss(torch.tensor([[1.0, 2.0]]), torch.tensor([0]))
+    tensor(1.)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    check_reduction(reduction)
+    check(p in (1, 2), ValueError, "only p == 1 and p == 2 supported")
+    check(
+        input.dim() <= 2 and (input.dim() == 0 or input.size(-1) > 0),
+        RuntimeError,
+        lambda: _NO_MATRIX.format(list(input.shape)),
+    )
+    scores = input.reshape(1, -1) if input.dim() <= 1 else input
+    count, classes = scores.shape
+    check(
+        target.dim() <= 1 and target.numel() == count,
+        RuntimeError,
+        lambda: (
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            f"samples (batch size). Expected target size [{count}], but got {list(target.shape)}. "
+            f"Input has shape {list(input.shape)}."
+        ),
+    )
+    _check_long(target)
+    check(
+        weight is None or (weight.dim() <= 1 and weight.numel() == classes),
+        RuntimeError,
+        lambda: f"inconsistent weight size, expected {classes} but got {list(weight.shape)}",
+    )
+    classes_wanted = target.reshape(-1, 1)
+    _check_targets_inside(classes_wanted, 0, classes, "target out of range")
+    terms = hinge_power(margin - scores.gather(1, classes_wanted) + scores, p == 2)
+    if weight is not None:
+        terms = terms * weight.reshape(-1).index_select(0, classes_wanted.squeeze(1)).unsqueeze(1)
+    loss = terms.scatter(1, classes_wanted, 0).sum(1) / classes
+    if reduction == "none":
+        return loss if target.dim() or input.dim() == 2 else loss.squeeze(0)
+    return loss.mean() if reduction == "mean" and count else loss.sum()
+
+
+def _check_long(target):
+    check(
+        target.dtype is int64,
+        RuntimeError,
+        lambda: f"expected scalar type Long but found {target.dtype.title}",
+    )
+
+
+def _check_targets_inside(target, least, end, message):
+    """RuntimeError for a class outside; only asked on the CPU, where the answer costs no wait."""
+    if target.device.type == "cpu" and target.numel():
+        inside = (target >= least) & (target < end)
+        check(bool(inside.all()), RuntimeError, message)
+
+
+@composite(export=F)
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Σ over labels j and non-labels i of max(0, 1 − x[j] + x[i]) / C.
+
+    Input and target (N, C) or (C,); a row of the target lists labels up to the first −1.
+
+    >>> import ember as torch
+    >>> x, y = torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, 1])
+    >>> torch.nn.functional.multilabel_margin_loss(x, y)
+    tensor(0.8500)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    check_reduction(reduction)
+    check(
+        input.dim() <= 2 and (input.dim() == 0 or input.size(-1) > 0),
+        RuntimeError,
+        lambda: _NO_MATRIX.format(list(input.shape)),
+    )
+    check(
+        input.shape == target.shape,
+        RuntimeError,
+        lambda: (
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
+        ),
+    )
+    _check_long(target)
+    scores, labels = (t.reshape(1, -1) if t.dim() <= 1 else t for t in (input, target))
+    classes = scores.size(1)
+    _check_targets_inside(labels, -1, classes, "argument #2 'target' is out of range")
+    # Labels count until the first -1; what stands after it is put on class 0 with weight zero.
+    given = (labels < 0).to(int64).cumsum(1) == 0
+    places = labels.masked_fill(~given, 0)
+    is_label = labels.new_zeros(labels.shape).scatter_add(1, places, given.to(int64)) > 0
+    own = scores.gather(1, places)
+    terms = hinge_power(1 - own.unsqueeze(2) + scores.unsqueeze(1))
+    counted = given.unsqueeze(2) & ~is_label.unsqueeze(1)
+    loss = terms.masked_fill(~counted, 0).sum((1, 2)) / classes
+    if reduction == "none":
+        return loss if input.dim() == 2 else loss.squeeze(0)
+    return loss.mean() if reduction == "mean" and loss.numel() else loss.sum()
+
+
+@composite(export=F)
+def multilabel_soft_margin_loss(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean"
+):
+    """The mean over classes of −(y·log σ(x) + (1 − y)·log σ(−x)).
+
+    >>> import ember as torch
+    >>> torch.nn.functional.multilabel_soft_margin_loss(torch.zeros(1, 3), torch.ones(1, 3))
+    tensor(0.6931)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    loss = soft_labels(input, target)
+    if weight is not None:
+        loss = loss * weight
+    loss = loss.sum(input.dim() - 1) / input.size(-1)
+    check(reduction in ("none", "mean", "sum"), ValueError, f"{reduction} is not valid")
+    return reduced(loss, reduction)
+
+
+@elementwise(accepts=FLOATING)
+def soft_labels(input, target):
+    """−(y·log σ(x) + (1 − y)·log σ(−x)) = max(x, 0) − x·y + log(1 + e^−|x|)."""
+    tail = s.log1p(s.exp(-s.abs(input)))
+    return -(target * (s.minimum(input, 0) - tail) + (1 - target) * (s.minimum(-input, 0) - tail))
+
+
+@composite(export=F)
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(−y·x)) for targets y of 1 and −1.
+
+    >>> import ember as torch
+    >>> torch.nn.functional.soft_margin_loss(torch.zeros(3), torch.ones(3))
+    tensor(0.6931)
+    """
+    reduction = chosen(reduction, size_average, reduce)
+    check_reduction(reduction)
+    check(
+        input.dtype.category > INTEGRAL,
+        RuntimeError,
+        lambda: f"result type Float can't be cast to the desired output type {input.dtype.title}",
+    )
+    return reduced(soft_margin(input, target), reduction)
+
+
+@elementwise(accepts=FLOATING)
+def soft_margin(input, target):
+    """log(1 + exp(−y·x)), without overflow."""
+    negative = -target * input
+    return s.maximum(negative, 0) + s.log1p(s.exp(-s.abs(negative)))

@@ -1,0 +1,59 @@
+"""Linear and bilinear maps."""
+
+from ember.core.registry import FUNCTION, F, composite
+from ember.errors import check
+
+
+@composite(export=F)
+def linear(input, weight, bias=None):
+    """input @ weightᵀ + bias: (*, in) with (out, in) to (*, out). RuntimeError for other shapes.
+
+    >>> import ember as torch
+    >>> torch.nn.functional.linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0]]), torch.ones(1))
+    tensor([[4.]])
+    """
+    check(
+        weight.dim() <= 2,
+        RuntimeError,
+        lambda: f"t() expects a tensor with <= 2 dimensions, but self is {weight.dim()}D",
+    )
+    out = input.matmul(weight.t())
+    return out if bias is None else out + bias
+
+
+@composite(export=FUNCTION | F)
+def bilinear(input1, input2, weight, bias=None):
+    """x1ᵀ W_k x2 + b_k for each k: (*, in1), (*, in2) with (out, in1, in2) to (*, out).
+
+    >>> import ember as torch
+    >>> x = torch.ones(1, 2)
+    >>> torch.nn.functional.bilinear(x, x, torch.ones(3, 2, 2))
+    tensor([[4., 4., 4.]])
+    """
+    check(
+        input1.dim() == input2.dim(),
+        RuntimeError,
+        lambda: f"bilinear(): input dimensions do not match: got {input1.dim()} and {input2.dim()}",
+    )
+    for dim, (n, m) in enumerate(zip(input1.shape[:-1], input2.shape[:-1])):
+        check(
+            n == m,
+            RuntimeError,
+            f"bilinear(): input batch dimensions do not match at dim {dim}: got {n} and {m}",
+        )
+    check(weight.dim() == 3, IndexError, f"bilinear(): weight must be 3-D, got {weight.dim()}-D")
+    for name, n, m in (
+        ("input1", input1.size(-1), weight.size(1)),
+        ("input2", input2.size(-1), weight.size(2)),
+        ("bias", weight.size(0) if bias is None else bias.size(0), weight.size(0)),
+    ):
+        check(
+            n == m,
+            RuntimeError,
+            f"bilinear(): {name} size does not match weight size: got {n} but expected {m}",
+        )
+    out, first, second = weight.shape
+    rows = input1.reshape(-1, first).matmul(weight.transpose(0, 1).reshape(first, out * second))
+    found = rows.view(-1, out, second).matmul(input2.reshape(-1, second, 1)).squeeze(-1)
+    found = found.view(*input1.shape[:-1], out)
+    return found if bias is None else found + bias
