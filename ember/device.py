@@ -105,7 +105,7 @@ class device:
 
 
 def _type_name(value: Any) -> str:
-    return value.__class__.__name__
+    return str(value.__class__.__name__)
 
 
 def _parse(text: str) -> tuple[str, int | None]:

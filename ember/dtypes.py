@@ -184,7 +184,8 @@ class finfo:
         type = type or float32
         if type.category < FLOAT:
             raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
-        info: Any = ml_dtypes.finfo(type.to_real().numpy)
+        make: Any = ml_dtypes.finfo
+        info = make(type.to_real().numpy)
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)

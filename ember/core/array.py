@@ -52,16 +52,21 @@ def fill(array: Array, value: Any) -> None:
         np.copyto(nd, np.asarray(value), casting="unsafe")
 
 
-def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
-    """A CPU array over the memory of an ndarray, which it keeps alive. ValueError for negative or odd strides."""
-    dtype = dtype or from_numpy_dtype(nd.dtype)
-    itemsize = nd.itemsize
+def check_strides(nd: np.ndarray[Any, Any]) -> None:
+    """ValueError for an ndarray that runs backwards."""
     check(
         all(s >= 0 for s in nd.strides) or nd.size == 0,
         ValueError,
         "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
         "currently supported. (You can probably work around this by making a copy of your array with array.copy().)",
     )
+
+
+def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
+    """A CPU array over the memory of an ndarray, which it keeps alive. ValueError for negative or odd strides."""
+    dtype = dtype or from_numpy_dtype(nd.dtype)
+    itemsize = nd.itemsize
+    check_strides(nd)
     if nd.flags.c_contiguous:
         return Array(Storage(nd, CPU), contiguous_spec(nd.shape, dtype, CPU), 0, nd)
     check(

@@ -34,7 +34,12 @@ def new_plan_cache() -> dict[Any, Any]:
     return cache
 
 
-modes.on_default_dtype(lambda: [cache.clear() for cache in plan_caches] and None)
+def _forget_plans() -> None:
+    for cache in plan_caches:
+        cache.clear()
+
+
+modes.on_default_dtype(_forget_plans)
 
 # devices
 
@@ -192,7 +197,7 @@ def _cast_tree(value: Any, target: DType, kind: str, lower: bool) -> Any:
         return value
     cache = modes.state.autocast_cache
     if not (lower and cache is not None and value._requires_grad and value._grad_fn is None and value._base is None):
-        return value.to(target)  # type: ignore[attr-defined]
+        return _uncast(value, target)
     entry = cache.get((id(value), target))
     if entry is None or entry[0] is not value or entry[1] != value._version:
         cast = _uncast(value, target)

@@ -37,7 +37,6 @@ def _format(self: Tensor, specification: str) -> str:
     return object.__format__(self, specification) if specification else repr(self)
 
 
-Tensor.__repr__ = _repr  # type: ignore[method-assign]
-Tensor.__str__ = _repr  # type: ignore[method-assign,assignment]
-Tensor.__format__ = _format  # type: ignore[method-assign]
+for _name, _function in (("__repr__", _repr), ("__str__", _repr), ("__format__", _format)):
+    setattr(Tensor, _name, _function)
 __all__ = ["text_of"]

@@ -96,6 +96,7 @@ class FormulaOp(Op):
     `refuse` a check of the operands' dtypes that may raise."""
 
     rows = False
+    checks: Any = None  # a function of the bound arguments that may raise
     seed, output = "g", "result"  # variables for the gradient and the result in derivatives; a derived op has others
 
     def __init__(
@@ -126,6 +127,8 @@ class FormulaOp(Op):
             if found is not NotImplemented:
                 return found
         values = [as_number(v) for v in self.bind(args, kwargs)]
+        if self.checks is not None:
+            self.checks(*values)
         if self.writes:
             return self.write(values, self.writes)
         if out is not None:
@@ -167,7 +170,7 @@ class FormulaOp(Op):
 
     def key(self, values: Sequence[Any]) -> Any:
         """What a plan depends on: specs, types of numbers, static arguments."""
-        parts = []
+        parts: list[Any] = []
         for value, default, literal in zip(values, self.defaults, self.literals, strict=True):
             if isinstance(value, Tensor):
                 parts.append(value._array.spec)
@@ -371,6 +374,8 @@ class FormulaOp(Op):
             if found is not NotImplemented:
                 return found
         values = [as_number(v) for v in self.bind(args, kwargs)]
+        if self.checks is not None:
+            self.checks(*values)
         return self.write(values, (0,))
 
     def write(self, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
@@ -474,7 +479,7 @@ class FormulaNode(Node):
         known: dict[str, Any] = {}
         for name, value in self.saved.items():
             known[name] = value.unpack(self) if isinstance(value, Saved) else value
-        results = []
+        results: list[Any] = []
         recipe = self.recipe
         for rule, spec, (target, _) in zip(recipe.rules, recipe.in_specs, self.edges, strict=True):
             if rule is None or target is None or spec is None:

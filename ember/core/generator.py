@@ -1,5 +1,6 @@
 """`Generator`: a stream of random numbers on a device, and the default ones that ops draw from.
- The CPU's stream is PyTorch's mt19937, a GPU's the counter-based Philox (keyed by seed and offset,
+
+The CPU's stream is PyTorch's mt19937, a GPU's the counter-based Philox (keyed by seed and offset,
 so that every GPU, real or simulated, gives the same numbers). All state of a stream is one small
 ndarray that lives as long as the stream (`Mersenne.words`, 625 numbers; `Philox.numbers`, seed and
 offset) plus, on the CPU, the spare normal: so a captured program can hold it like a storage, and
@@ -27,8 +28,7 @@ _SMALLEST, _BEYOND = -(1 << 63), 1 << 64
 
 
 class Generator:
-    """A stream of random numbers on a device (the CPU by default), for the `generator=` of random
-    ops.
+    """A stream of random numbers on a device (the CPU by default), for `generator=`.
 
     RuntimeError for a device without random numbers.
 
@@ -57,8 +57,7 @@ class Generator:
 
     @property
     def source(self) -> Any:
-        """The stream itself, made at the first use: a backend's own `random_source(seed)`, or the
-        usual one."""
+        """The stream itself, made at the first use; a backend may bring its `random_source(seed)`."""
         if self._made is None:
             kind = self._device.type
             usual = Mersenne if kind == "cpu" else Philox
@@ -92,8 +91,7 @@ class Generator:
         return self._seed if self._made is None else int(self._made.initial)
 
     def get_state(self) -> Tensor:
-        """The state as a uint8 tensor on the CPU: PyTorch's 5056 bytes, or a GPU's 16 (seed,
-        offset)."""
+        """The state as a uint8 tensor: PyTorch's 5056 bytes, or a GPU's 16 (seed and offset)."""
         return from_ndarray(self.source.state(), uint8)
 
     def set_state(self, new_state: Tensor) -> None:

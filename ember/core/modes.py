@@ -56,7 +56,7 @@ class _GradMode:
     def __new__(cls, function: Any = None) -> Any:
         self = object.__new__(cls)
         if callable(function) and cls in (no_grad, enable_grad):
-            self.__init__()
+            cls.__init__(self)
             return self(function)
         return self
 
@@ -153,7 +153,7 @@ class inference_mode(_GradMode):
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
-            self.__init__(True)
+            cls.__init__(self, True)
             return self(mode)
         return self
 

@@ -130,6 +130,7 @@ class ReductionNode(RuleNode):
     """A recorded reduction: the rule sees g, and the result, expanded to the input's shape."""
 
     __slots__ = ("dims",)
+    dims: tuple[int, ...]
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         """Expand, then run the rule."""
@@ -142,10 +143,15 @@ class ReductionNode(RuleNode):
             else:
                 arguments[name] = value.unpack(self) if hasattr(value, "unpack") else value
         found = self.op.grad(self._expanded(grads[0]), **arguments)
-        return (dispatch.unbroadcast(found, self.specs[0]),)
+        return (dispatch.unbroadcast(found, self._input_spec()),)
+
+    def _input_spec(self) -> Spec:
+        spec = self.specs[0]
+        assert spec is not None
+        return spec
 
     def _expanded(self, tensor: Any) -> Any:
-        spec = self.specs[0]
+        spec = self._input_spec()
         if tensor.dim() != spec.ndim:
             shape = tuple(1 if d in self.dims else n for d, n in enumerate(spec.shape))
             tensor = tensor.reshape(shape)

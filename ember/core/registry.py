@@ -148,7 +148,7 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                 found = overridden(call, args, kwargs)
                 if found is not NotImplemented:
                     return found
-                args = autocast(function.__name__, args)
+                args = tuple(autocast(function.__name__, args))
             out = kwargs.pop("out", None) if takes_out else None
             if out is None:
                 return function(*args, **kwargs)

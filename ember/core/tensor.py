@@ -333,8 +333,6 @@ class Tensor:
         """The same memory without history."""
         made = _plain(self._array)
         made._inference = self._inference
-        if self._base is not None or self._requires_grad:
-            made._base_memory = self
         return made
 
     def detach_(self) -> Tensor:

@@ -9,6 +9,7 @@ from ember.core.array import full
 from ember.core.node import Node, edge_of
 from ember.core.op import Op
 from ember.core.tensor import Tensor, tensor_of
+from ember.dtypes import int64
 from ember.kernel.array import contiguous_spec
 from ember.layout import Layout, Shape, contiguous_strides, may_overlap, product
 
@@ -111,7 +112,7 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
             return grad.permute(order).reshape(shape)
     memory = _blank(grad._array.spec, product(shape))
     if may_overlap(layout.shape, layout.strides):
-        index = tensor_of(full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset))
+        index: Any = tensor_of(full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset))
         for size, stride in zip(layout.shape, layout.strides, strict=True):
             steps = _steps(size, stride, grad._array.spec.device)
             index = (index.reshape(-1, 1) + steps).reshape(-1)
@@ -121,11 +122,11 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
 
 
 def _int64() -> Any:
-    return dispatch.dtypes.int64
+    return int64
 
 
 def _steps(size: int, stride: int, device: Any) -> Any:
-    steps = tensor_of(full(contiguous_spec((size,), _int64(), device), stride))
+    steps: Any = tensor_of(full(contiguous_spec((size,), _int64(), device), stride))
     return steps.cumsum(0) - stride
 
 

@@ -27,7 +27,7 @@ class Spec:
     @property
     def nbytes(self) -> int:
         """The bytes of the elements, without gaps."""
-        return self.numel * self.dtype.itemsize
+        return int(self.numel * self.dtype.itemsize)
 
     def with_dtype(self, dtype: DType) -> Spec:
         """The same, of another dtype."""

@@ -10,7 +10,7 @@ import numpy as np
 from ember import dtypes
 from ember.core import modes
 from ember.core.array import empty as array_of
-from ember.core.array import fill, from_host
+from ember.core.array import check_strides, fill, from_host
 from ember.core.factory import new_empty as blank
 from ember.core.factory import new_full as filled
 from ember.core.factory import (
@@ -41,6 +41,8 @@ def _host_values(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], 
         return _cast(np.asarray(data), found), found
     if isinstance(data, (np.ndarray, np.generic)):
         found = dtype or from_numpy_dtype(data.dtype)
+        if isinstance(data, np.ndarray):
+            check_strides(data)
         return _cast(np.asarray(data), found), found
     if isinstance(data, (list, tuple, range)) or hasattr(data, "__len__"):
         return _from_sequence(data, dtype)

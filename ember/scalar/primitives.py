@@ -48,6 +48,27 @@ def _function(name: str) -> Callable[..., Expr]:
     return apply
 
 
+Maker = Callable[..., Expr]
+lt: Maker
+le: Maker
+gt: Maker
+ge: Maker
+eq: Maker
+ne: Maker
+logical_and: Maker
+logical_or: Maker
+logical_not: Maker
+logical_xor: Maker
+isnan: Maker
+isinf: Maker
+isfinite: Maker
+lt, le, gt, ge, eq, ne = map(_function, ("lt", "le", "gt", "ge", "eq", "ne"))
+logical_and, logical_or, logical_not, logical_xor = map(
+    _function, ("logical_and", "logical_or", "logical_not", "logical_xor")
+)
+isnan, isinf, isfinite = map(_function, ("isnan", "isinf", "isfinite"))
+
+
 def _fix_round(x: Any) -> Any:
     return np.rint(x)
 
@@ -61,7 +82,74 @@ def _rsqrt(x: Any) -> Any:
 
 
 def _sgn(x: Any) -> Any:
-    return np.sign(x)
+    return np.sign(x) if np.asarray(x).dtype.kind != "b" else np.asarray(x)
+
+
+def _is_integral(x: Any) -> bool:
+    return np.asarray(x).dtype.kind in "iub"
+
+
+def _power(x: Any, n: Any) -> Any:
+    """x to the power n; for integers with n < 0 the integer part of 1 / x^-n, where NumPy raises."""
+    if not _is_integral(n) or not np.any(np.less(n, 0)):
+        return np.power(x, n)
+    inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), 1 - 2 * (n & 1), 0))
+    return np.where(np.less(n, 0), inverse, np.power(x, np.maximum(n, 0)))
+
+
+def _dividing(function: Any) -> Any:
+    """A quotient or remainder for which integers divided by zero are an error, as on every CPU."""
+
+    def apply(x: Any, y: Any) -> Any:
+        if _is_integral(y) and not np.all(y):
+            raise RuntimeError("ZeroDivisionError: an integer was divided by zero")
+        return function(x, y)
+
+    return apply
+
+
+def _truncated(x: Any, y: Any) -> Any:
+    if not _is_integral(y):
+        return np.trunc(x / y)
+    return (x - np.fmod(x, y)) // y
+
+
+def _floored(x: Any, y: Any) -> Any:
+    """floor(x / y) from the exact remainder; x / y itself where y is 0."""
+    if _is_integral(y):
+        return np.floor_divide(x, y)
+    return np.where(np.equal(y, 0), x / y, np.floor_divide(x, y))
+
+
+def _signbit(x: Any) -> Any:
+    return np.less(x, 0) if _is_integral(x) else np.signbit(x)
+
+
+def _exponent(x: Any) -> Any:
+    return np.frexp(x)[1]
+
+
+def _airy(x: Any) -> Any:
+    from scipy.special import airy
+
+    return airy(x)[0]
+
+
+def _polynomial(name: str) -> Any:
+    """A polynomial of SciPy's at x, of degree n; 0 for n < 0."""
+
+    def apply(x: Any, n: Any) -> Any:
+        import scipy.special
+
+        degree = np.trunc(n).astype(np.int64)
+        value = getattr(scipy.special, name)(np.maximum(degree, 0), np.asarray(x, np.float64))
+        return np.where(degree < 0, 0, value).astype(np.asarray(x).dtype)
+
+    return apply
+
+
+def _spherical_j0(x: Any) -> Any:
+    return np.sinc(x / np.pi)
 
 
 def _shift_left(x: Any, n: Any) -> Any:
@@ -94,12 +182,16 @@ _row("floor", np.floor, "floor({0})")
 _row("ceil", np.ceil, "ceil({0})")
 _row("trunc", np.trunc, "trunc({0})")
 _row("round", _fix_round, "rint({0})")
-_row("floor_divide", np.floor_divide, "floor_divide({0}, {1})")
-_row("remainder", np.remainder, "remainder({0}, {1})", lambda a, b, y: (1, -make("floor", a / b)))
-_row("fmod", np.fmod, "fmod({0}, {1})", lambda a, b, y: (1, -make("trunc", a / b)))
+_row("floor_divide", _dividing(_floored), "floor_divide({0}, {1})")
+_row("trunc_divide", _dividing(_truncated), "trunc_divide({0}, {1})")
+_row("remainder", _dividing(np.remainder), "remainder({0}, {1})", lambda a, b, y: (1, -make("floor", a / b)))
+_row("fmod", _dividing(np.fmod), "fmod({0}, {1})", lambda a, b, y: (1, -make("trunc", a / b)))
 _row("copysign", np.copysign, "copysign({0}, {1})", lambda a, b, y: (where(eq(a, 0), 0, y / a), None))
+_row("hypot", np.hypot, "hypot({0}, {1})", lambda a, b, y: (a / y, b / y))
+_row("exponent", _exponent, "exponent({0})")
+_row("ldexp", lambda x, n: np.ldexp(x, n.astype(np.int32)), "ldexp({0}, {1})")
 _row("nextafter", np.nextafter, "nextafter({0}, {1})")
-_row("signbit", np.signbit, "signbit({0})", None, "bool")
+_row("signbit", _signbit, "signbit({0})", None, "bool")
 
 
 def _pow_partials(a: Expr, b: Expr, y: Expr) -> tuple[Any, ...]:
@@ -108,7 +200,7 @@ def _pow_partials(a: Expr, b: Expr, y: Expr) -> tuple[Any, ...]:
     return by_base, by_exponent
 
 
-_row("pow", np.power, "pow({0}, {1})", _pow_partials)
+_row("pow", _power, "pow({0}, {1})", _pow_partials)
 _row("sqrt", np.sqrt, "sqrt({0})", lambda a, y: (0.5 / y,))
 _row("rsqrt", _rsqrt, "rsqrt({0})", lambda a, y: (-0.5 * y * y * y,))
 _row("reciprocal", np.reciprocal, "(1 / {0})", lambda a, y: (-(y * y),))
@@ -168,7 +260,17 @@ _row("igamma", "gammainc", "igamma({0}, {1})", lambda s, x, y: (None, _gamma_den
 _row("igammac", "gammaincc", "igammac({0}, {1})", lambda s, x, y: (None, -_gamma_density(s, x)))
 for _name in ("j0", "j1", "y0", "y1", "k0", "k0e", "k1", "k1e"):
     _row(f"bessel_{_name}", _name, f"{_name}({{0}})")
-_row("spherical_j0", np.sinc, "spherical_j0({0})")
+_row("spherical_j0", _spherical_j0, "spherical_j0({0})")
+_row("airy_ai", _airy, "airy_ai({0})")
+for _name, _scipy in (
+    ("chebyshev_t", "eval_chebyt"),
+    ("chebyshev_u", "eval_chebyu"),
+    ("hermite_h", "eval_hermite"),
+    ("hermite_he", "eval_hermitenorm"),
+    ("laguerre_l", "eval_laguerre"),
+    ("legendre_p", "eval_legendre"),
+):
+    _row(_name, _polynomial(_scipy), f"{_name}({{0}}, {{1}})")
 
 # choices
 _row("maximum", np.maximum, "max_nan({0}, {1})", lambda a, b, y: _share(gt(a, b), a, b))
@@ -210,11 +312,6 @@ _row("imag", np.imag, "{0}.y", None, "real")
 _row("conj", np.conjugate, "conj({0})", lambda a, y: (None,))
 _row("angle", np.angle, "angle({0})", None, "real")
 
-lt, le, gt, ge, eq, ne = map(_function, ("lt", "le", "gt", "ge", "eq", "ne"))
-logical_and, logical_or, logical_not, logical_xor = map(
-    _function, ("logical_and", "logical_or", "logical_not", "logical_xor")
-)
-isnan, isinf, isfinite = map(_function, ("isnan", "isinf", "isfinite"))
 
 
 def _share(wins: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 try:
-    from numpy._core.umath import _extobj_contextvar, _make_extobj  # type: ignore[attr-defined]
+    from numpy._core.umath import _extobj_contextvar, _make_extobj
 
     _IGNORE = _make_extobj(all="ignore")
     _set, _reset = _extobj_contextvar.set, _extobj_contextvar.reset

@@ -124,6 +124,8 @@ class SimQueue(Queue):
     def __init__(self, model: GpuModel):
         self.model, self.now, self.launches = model, 0.0, 0
 
+    now: float
+
     def advance(self, nbytes: float, operations: float) -> None:
         """A kernel that moves `nbytes` and computes `operations`."""
         self.now += 2e-6 + max(nbytes / self.model.bandwidth, operations / self.model.flops)
@@ -182,9 +184,9 @@ def _operations(call: Call) -> float:
     """Multiply-adds of the products that dominate; elementwise work is bound by its bytes."""
     specs = _specs(call.in_specs)
     if isinstance(call, LibraryCall) and call.kernel == "matmul" and call.out_specs:
-        return 2.0 * call.out_specs[0].numel * specs[0].shape[-1]
+        return float(2 * call.out_specs[0].numel * specs[0].shape[-1])
     if isinstance(call, LibraryCall) and call.kernel.startswith("convolution") and call.out_specs and len(specs) > 1:
-        return 2.0 * max(s.numel for s in (*specs, *call.out_specs)) * 9
+        return float(18 * max(s.numel for s in (*specs, *call.out_specs)))
     return 0.0
 
 
