@@ -32,8 +32,7 @@ __all__ = [
 
 
 def get_rng_state() -> Tensor:
-    """The state of the CPU's default generator, PyTorch's 5056 bytes: states go from one to the
-    other.
+    """The state of the CPU's default generator: 5056 bytes, the same as PyTorch's.
 
     >>> import ember as torch
     >>> state = torch.get_rng_state()
@@ -46,14 +45,12 @@ def get_rng_state() -> Tensor:
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Let the CPU's default generator continue from a state. TypeError and RuntimeError for what is
-    none."""
+    """Let the CPU's default generator continue from a state of `get_rng_state`."""
     default_generator.set_state(new_state)
 
 
 def thread_safe_generator() -> None:
-    """The generator of a data loader's thread; None, which means the default one: workers have none
-    of their own."""
+    """The generator of a data loader's thread: None, so the default one; threads have no other."""
     return None
 
 
@@ -65,12 +62,12 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "cuda",
 ) -> Iterator[None]:
-    """Draws inside leave no trace: the CPU's and the given GPUs' generators go back to where they
-        were.
-     Without `devices`, all GPUs (a warning if there are several); nothing happens if `enabled` is
+    """Draws inside leave no trace: the CPU's and the given GPUs' generators go back after.
+
+    Without `devices`, all GPUs (a warning if there are several); nothing happens if `enabled` is
     False.
 
-        >>> import ember as torch
+    >>> import ember as torch
         >>> before = torch.get_rng_state()
         >>> with torch.random.fork_rng():
         ...     _ = torch.rand(3)

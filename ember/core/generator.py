@@ -57,7 +57,7 @@ class Generator:
 
     @property
     def source(self) -> Any:
-        """The stream itself, made at the first use; a backend may bring its `random_source(seed)`."""
+        """The stream itself, made at first use; a backend may bring its `random_source(seed)`."""
         if self._made is None:
             kind = self._device.type
             usual = Mersenne if kind == "cpu" else Philox

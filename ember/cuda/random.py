@@ -1,5 +1,6 @@
 """`torch.cuda.random`: seeds and states of the GPUs' default generators.
- Seeding works before, and without, any GPU: a generator made later starts from the seed that was
+
+Seeding works before, and without, any GPU: a generator made later starts from the seed that was
 asked for.
 """
 
@@ -46,8 +47,7 @@ def get_rng_state_all() -> list[Tensor]:
 
 
 def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
-    """Let a GPU's default generator continue from a state. TypeError and RuntimeError for what is
-    none."""
+    """Let a GPU's default generator continue from a state of `get_rng_state`."""
     _generator(device).set_state(new_state)
 
 

@@ -34,6 +34,8 @@ from ember.ops.random_fill import (
 
 def _shape(name: str, sizes: tuple[Any, ...], named: dict[str, Any]) -> tuple[int, ...]:
     """The shape of a factory's arguments; TypeError for anything else among them."""
+    if not named and sizes and {int}.issuperset(map(type, sizes)):
+        return sizes
     named.pop("layout", None)
     if "size" in named:
         sizes = (*sizes, named.pop("size"))
@@ -186,6 +188,8 @@ def _range_and_more(
 ) -> tuple[int, int, list[Any]]:
     """low (0 if absent), high, and what the names in `last` stand for."""
     full = ("low", "high", *last)
+    if not named and len(given) == len(full):
+        return integer(name, "low", given[0]), integer(name, "high", given[1]), list(given[2:])
     present = len(given) + sum(n in named for n in full)
     names = full if present == len(full) else full[1:]
     values = {**dict(zip(names, given)), **{n: named.pop(n) for n in full if n in named}}
@@ -212,8 +216,7 @@ def randint(
     pin_memory: bool = False,
     **named: Any,
 ) -> Tensor:
-    """Whole numbers from low (0) to before high: `randint(high, size)`, `randint(low, high, size)`;
-    int64 by default.
+    """Whole numbers from low (0) to before high: `randint(high, size)`, `randint(low, high, size)`.
 
     >>> import ember as torch
     >>> _ = torch.manual_seed(0)
@@ -360,8 +363,7 @@ def normal(
     dtype: DType | None = None,
     **named: Any,
 ) -> Tensor:
-    """Normal numbers: `normal(mean, std)` with a tensor as either or both, or `normal(mean, std,
-    size)`.
+    """Normal numbers: `normal(mean, std)` with a tensor among them, or `normal(mean, std, size)`.
 
     RuntimeError for a negative `std`; gradients for `mean` and `std` are zeros.
     """
@@ -405,7 +407,7 @@ def bernoulli(
 ) -> Tensor:
     """1 with the probability that each element of `input` gives (or with `p` for all), else 0."""
     if p is None:
-        check_probabilities(input)
+        check_probabilities(input if out is None else out, input)
     else:
         check_probability(p)
     target = result("bernoulli", out, input.shape, input)

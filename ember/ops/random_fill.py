@@ -1,12 +1,13 @@
-"""Random numbers written into tensors: `normal_`, `uniform_`, `random_` and the other in-place
-draws.
- All draws pass `draw`: it finds the generator, and runs as a call that a capture can record. A
+"""Random numbers written into tensors: `normal_`, `uniform_`, `random_` and the like.
+
+All draws pass `draw`: it finds the generator, and runs as a call that a capture can record. A
 result does not depend on what was in the tensor, so gradients for it are zeros. On `meta` nothing
 is drawn or checked.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -111,7 +112,7 @@ def check_dtype(name: str, dtype: DType, accepted: frozenset[DType]) -> None:
 
 def check_normal(dtype: DType, std: float) -> None:
     """RuntimeError for a negative standard deviation, NotImplementedError for integers."""
-    check(std >= 0, RuntimeError, f"normal expects std >= 0.0, but found std {std:g}")
+    check(std >= 0, RuntimeError, lambda: f"normal expects std >= 0.0, but found std {std:g}")
     check_dtype("normal_kernel_cpu", dtype, dtypes.INEXACT)
 
 
@@ -134,10 +135,12 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 def check_uniform(dtype: DType, low: float, high: float) -> None:
     """RuntimeError for bounds that are out of order or do not fit the dtype."""
     check_dtype("check_uniform_bounds", dtype, dtypes.INEXACT)
+    if (low, high) == (0.0, 1.0):
+        return
     real = dtype.to_real()
-    limits, c_name = dtypes.finfo(real), C_NAMES[real.name]
+    greatest, c_name = _limits(real)[1], C_NAMES[real.name]
     for name, bound in (("from", low), ("to", high)):
-        fits = limits.min <= bound <= limits.max
+        fits = -greatest <= bound <= greatest
         check(fits, RuntimeError, f"{name} is out of bounds for {c_name}: {bound:g}")
     check(
         low <= high,
@@ -145,11 +148,10 @@ def check_uniform(dtype: DType, low: float, high: float) -> None:
         f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}",
     )
     check(
-        high - low <= limits.max,
+        high - low <= greatest,
         RuntimeError,
         f"uniform_ expects to-from <= std::numeric_limits<{real.title}>::max(), but found "
-        f"to={high:g} and "
-        f"from={low:g} which result in to-from to exceed the limit",
+        f"to={high:g} and from={low:g} which result in to-from to exceed the limit",
     )
 
 
@@ -189,6 +191,8 @@ def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float
 
 def integer(name: str, argument: str, value: Any) -> int:
     """A whole number of 64 bits; TypeError for a float, ValueError for one too large."""
+    if type(value) is int and _SMALLEST <= value <= _GREATEST:
+        return value
     number = value.item() if isinstance(value, Tensor) else value
     kind = type(number).__name__
     check(
@@ -205,9 +209,9 @@ def integer(name: str, argument: str, value: Any) -> int:
 
 def whole_range(dtype: DType, low: int, high: int | None) -> tuple[int, int]:
     """The least number and the count of numbers of the integers low ... high − 1 in a dtype.
-     Without `high` they go up to the greatest number of the dtype. A floating-point dtype moves
-     bounds
-    that it cannot hold inwards. RuntimeError for bounds out of order or beyond the dtype.
+
+    Without `high` they go up to the greatest number of the dtype. A floating-point dtype moves
+    bounds that it cannot hold inwards. RuntimeError for bounds out of order or beyond the dtype.
     """
     check(
         dtype in dtypes.REAL_OR_BOOL,
@@ -240,8 +244,7 @@ def whole_range(dtype: DType, low: int, high: int | None) -> tuple[int, int]:
 
 
 def _inner(dtype: DType, low: int, high: int, digits: int) -> tuple[int, int]:
-    """The bounds moved inwards by one step of the dtype where their neighbours round beyond
-    them."""
+    """The bounds, moved inwards by a step of the dtype where their neighbours round beyond them."""
 
     def rounded(number: int) -> int:
         value = float(dtype.numpy.type(number))
@@ -258,14 +261,13 @@ def _inner(dtype: DType, low: int, high: int, digits: int) -> tuple[int, int]:
     return low, high
 
 
+@functools.cache
 def _limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest number of a dtype (whole ones, which the greatest floats are)."""
     if dtype is dtypes.bool_:
         return 0, 1
-    if dtype.is_floating_point:
-        info = dtypes.finfo(dtype)
-        return int(info.min), int(info.max)
-    whole = dtypes.iinfo(dtype)
-    return whole.min, whole.max
+    info = dtypes.finfo(dtype) if dtype.is_floating_point else dtypes.iinfo(dtype)
+    return int(info.min), int(info.max)
 
 
 def _check_limits(dtype: DType, low: int, last: int) -> None:
@@ -290,9 +292,9 @@ def _check_limits(dtype: DType, low: int, last: int) -> None:
 
 @composite(METHOD)
 def random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> Tensor:
-    """Fill with whole numbers: `random_()`, `random_(to)`, `random_(from, to)`; `to` is not among
-        them.
-     Without bounds: all numbers from 0 that the dtype holds exactly. `random_(from, None)` goes up
+    """Fill with whole numbers: `random_()`, `random_(to)`, `random_(from, to)` (without `to`).
+
+    Without bounds: all numbers from 0 that the dtype holds exactly. `random_(from, None)` goes up
     to the last one.
     """
     if not bounds and not named:
@@ -316,12 +318,11 @@ def check_probability(p: float) -> None:
     check(0 <= p <= 1, RuntimeError, f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
 
 
-def check_probabilities(p: Tensor) -> None:
-    """RuntimeError for numbers that are no probabilities, NotImplementedError for integers."""
-    check_dtype("bernoulli_tensor_cpu_p_", p.dtype, dtypes.FLOATING)
-    if not p.is_meta:
-        right = bool(((p >= 0) & (p <= 1)).all().item())  # type: ignore[operator]
-        check(right, RuntimeError, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+def check_probabilities(target: Tensor, p: Tensor) -> None:
+    """NotImplementedError for the dtypes that have no draws with a probability for each element."""
+    if not target.is_meta:
+        check_dtype("bernoulli_tensor_cpu_self_", target.dtype, dtypes.REAL_OR_BOOL)
+        check_dtype("bernoulli_tensor_cpu_p_", p.dtype, dtypes.FLOATING)
 
 
 @composite(METHOD)
@@ -333,16 +334,14 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
             check_dtype("bernoulli_scalar_cpu_", self.dtype, dtypes.REAL_OR_BOOL)
         return draw_into(self, "bernoulli", generator, "bernoulli", float(p))
     find_device("bernoulli_", [("self", self), ("p_", p)], zero_dim_moves=False)
-    check_dtype("bernoulli_tensor_cpu_self_", self.dtype, dtypes.REAL_OR_BOOL)
-    check_probabilities(p)
+    check_probabilities(self, p)
     each = p.detach().expand(self.shape)  # type: ignore[attr-defined]
     return draw_into(self, "bernoulli", generator, "bernoulli_each", each)
 
 
 @composite(METHOD)
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with exponential numbers of the rate `lambd`: density λ·exp(−λx). RuntimeError unless it
-    is positive."""
+    """Fill with exponential numbers of the rate `lambd`: density λ·exp(−λx)."""
     if not self.is_meta:
         title = self.dtype.title
         check(
@@ -362,8 +361,7 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
 
 @composite(METHOD)
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
-    """Fill with the number of trials up to the first success of probability `p`: P(k) =
-    (1−p)^(k−1)·p."""
+    """Fill with the trials up to a first success of probability `p`: P(k) = (1−p)^(k−1)·p."""
     check(
         0 < p < 1,
         RuntimeError,

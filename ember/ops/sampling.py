@@ -7,7 +7,6 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core import modes
 from ember.core.dispatch import find_device
 from ember.core.node import Saved
 from ember.core.registry import FUNCTION, METHOD, composite, library_op
@@ -42,9 +41,10 @@ def multinomial(
     out: Any = None,
 ) -> Tensor:
     """Indices drawn in proportion to the weights in each row of `input` (1 or 2 dims), int64.
-     Without replacement an index comes once: the greatest of weight/exponential number.
-     RuntimeError
-    for weights that are negative, not finite or all 0, and for more samples than indices.
+
+    Without replacement an index comes once: the greatest of weight/exponential number.
+    RuntimeError for weights that are negative, not finite or all 0, and for more samples than
+    indices.
     """
     check(input.ndim in (1, 2), RuntimeError, "prob_dist must be 1 or 2 dim")
     check(
@@ -76,52 +76,16 @@ def multinomial(
             f"multinomial expects Long tensor out, got: {title}",
         )
     weights = input.detach()
-    by_race = not replacement or count == 1
-    if not weights.is_meta:
-        _check_weights(weights, by_race)
-    shape = (*input.shape[:-1], count)
-    target = result("multinomial", out, shape, weights, dtypes.int64)
-    if weights.is_meta or not target.numel():
-        return target
-    if by_race:
-        race = _race(weights, generator, count)
-        target.copy_(race)  # type: ignore[attr-defined]
-    else:
-        draw(target, generator, "choices", weights)
+    weights = input.detach()
+    target = result("multinomial", out, (*input.shape[:-1], count), weights, dtypes.int64)
+    draw(target, generator, "choices" if replacement and count > 1 else "race", weights)
     return target
-
-
-def _race(weights: Any, generator: Any, count: int) -> Any:
-    """The `count` greatest of weight/exponential number in each row."""
-    with modes.no_grad():
-        times = weights.new_empty(weights.shape).exponential_(generator=generator)
-        speed = weights / times
-        return speed.argmax(dim=-1, keepdim=True) if count == 1 else speed.topk(count)[1]
-
-
-def _check_weights(weights: Any, by_race: bool) -> None:
-    def every(condition: Any) -> bool:
-        return bool(condition.all().item())
-
-    positive, finite = every(weights >= 0), every(weights < float("inf"))
-    if by_race:
-        right = positive and finite
-        check(right, RuntimeError, "probability tensor contains either `inf`, `nan` or element < 0")
-    else:
-        text = "invalid multinomial distribution (encountering probability entry"
-        check(positive, RuntimeError, f"{text} < 0)")
-        check(finite, RuntimeError, f"{text} = infinity or NaN)")
-    some = every((weights > 0).any(-1))
-    check(some, RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 @composite(FUNCTION)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
     """Poisson counts of the rates in `input`, in its dtype. RuntimeError for negative rates."""
     check_dtype("poisson_cpu", input.dtype, dtypes.FLOATING)
-    if input.numel() and not input.is_meta:
-        right = bool((input >= 0).all().item())  # type: ignore[operator]
-        check(right, RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
     target = result("poisson", None, input.shape, input)
     draw(target, generator, "poisson", input.detach())
     return sampled("poisson", target, [input])
@@ -129,8 +93,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 @composite(FUNCTION)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """Successes of `count` trials of probability `prob`, broadcast against each other, in their
-    floating-point dtype.
+    """Successes of `count` trials of probability `prob`, broadcast, in their floating-point dtype.
 
     ValueError for integer counts, RuntimeError for two dtypes.
     """
@@ -165,16 +128,14 @@ def _standard_gamma(self: Tensor, generator: Any = None) -> Tensor:
 
 @library_op(Library.standard_gamma_slope, FUNCTION)
 def _standard_gamma_grad(self: Tensor, output: Tensor) -> Any:
-    """How gamma numbers `output` move with their shape: the derivative at a fixed value of the
-    distribution function."""
+    """How gamma numbers `output` move with their shape, at a fixed value of the distribution."""
     check_dtype("_standard_gamma_grad_cpu", self.dtype, _WIDE)
     return self._array.spec.with_shape(broadcast_shapes(self.shape, output.shape))
 
 
 @library_op(Library.dirichlet_slope, FUNCTION)
 def _dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Any:
-    """How Dirichlet numbers `x` move with their concentration, before the row is scaled back to the
-    sum 1."""
+    """How Dirichlet numbers `x` move with their concentration, before the row is scaled to 1."""
     check_dtype("_dirichlet_grad_cpu", x.dtype, _WIDE)
     return x._array.spec.with_shape(broadcast_shapes(x.shape, alpha.shape, total.shape))
 

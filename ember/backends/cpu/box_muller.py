@@ -1,6 +1,6 @@
-"""Uniform bits to normal numbers by the Box-Muller transform, with PyTorch's rounding at every
-step.
- Two uniforms (u, v) in [0, 1) give two independent normals: √(−2·log(1−u)) times cos(2πv) and
+"""Uniform bits to normal numbers by the Box-Muller transform, rounded as PyTorch does.
+
+Two uniforms (u, v) in [0, 1) give two independent normals: √(−2·log(1−u)) times cos(2πv) and
 sin(2πv). In float32 the logarithm, sine and cosine are the Cephes library's polynomials (Moshier,
 1989) with fused multiply-adds, which is what PyTorch's vectorised CPU code computes: results agree
 bit for bit, and they are the same on every machine. In float64 they are NumPy's functions, which
@@ -52,8 +52,7 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 
 
 def fused_double(a: Vector, b: float, c: float) -> Vector:
-    """a·b + c of float64 numbers, rounded once: the rounding errors of both steps are added back
-    (Dekker, 1971)."""
+    """a·b + c of float64 numbers, rounded once: both steps' errors are added (Dekker, 1971)."""
     out = np.empty_like(a)
     for start in range(0, len(a), PIECE):
         piece = a[start : start + PIECE]
@@ -149,8 +148,8 @@ def _single_piece(words: Vector) -> Vector:
 
 def normal_blocks(words: Vector) -> Vector:
     """Float32 normals of whole blocks of 16 random words: the low 24 bits of each are its uniform.
-     Words 0..7 of a block are its u, words 8..15 its v; results 0..7 are the cosine parts, 8..15
-     the
+
+    Words 0..7 of a block are its u, words 8..15 its v; results 0..7 are the cosine parts, 8..15 the
     sine parts.
     """
     out = np.empty(words.size, _single)
@@ -175,8 +174,7 @@ def normal_blocks_double(uniform: Vector) -> Vector:
 
 
 def normal_pairs(uniform: Vector) -> Vector:
-    """Float64 normals of an even number of uniforms in [0, 1): of each two the first is the
-    angle."""
+    """Float64 normals of an even number of uniforms: of each two the first is the angle."""
     out = np.empty_like(uniform)
     for start in range(0, len(uniform), 2 * PIECE):
         piece, result = uniform[start : start + 2 * PIECE], out[start : start + 2 * PIECE]

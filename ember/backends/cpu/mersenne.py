@@ -1,5 +1,6 @@
 """PyTorch's CPU random numbers: the Mersenne twister mt19937, seeded and drawn as PyTorch does.
- Matsumoto & Nishimura 1998, "Mersenne twister: a 623-dimensionally equidistributed uniform
+
+Matsumoto & Nishimura 1998, "Mersenne twister: a 623-dimensionally equidistributed uniform
 pseudorandom number generator". The bits come from NumPy's MT19937, whose state this file sets and
 shares. A 64-bit draw is two 32-bit draws, the first one high. Targets are filled in the order of
 their memory.
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,10 @@ _STATE = np.dtype(
 
 class Mersenne(RandomFills):
     """One stream of PyTorch's CPU numbers.
-     `words` (624 numbers, then the position among them) is the twister's live memory as an ndarray;
+
+    `words` (624 numbers, then the position among them) is the twister's live memory as an ndarray;
     with the `spare` normal that an odd draw leaves over, and whether the stream is `fresh`, it is
-    all
-    the state there is.
+    all the state there is.
     """
 
     def __init__(self, seed: int):
@@ -47,7 +48,7 @@ class Mersenne(RandomFills):
         self._draws = numpy.random.Generator(self._twister)
         self._seeder = numpy.random.RandomState(self._twister)
         memory = (ctypes.c_uint32 * (_WORDS + 1)).from_address(self._twister.ctypes.state_address)
-        self.words: Vector = np.frombuffer(memory, np.uint32)
+        self.words: Vector = np.frombuffer(memoryview(memory), np.uint32)
         self.spare: float | None = None
         self.fresh = True  # nothing drawn since it was seeded
         self.seed(seed)
@@ -111,7 +112,7 @@ class Mersenne(RandomFills):
         """The next `count` random uint32 numbers."""
         self.fresh = self.fresh and not count
         if count <= _FEW:
-            return np.asarray(self._twister.random_raw(count)).astype(np.uint32)
+            return self._twister.random_raw(count).astype(np.uint32)
         return self._draws.integers(0, 1 << 32, count, np.uint32)
 
     def bits64(self, count: int) -> Vector:
@@ -128,8 +129,7 @@ class Mersenne(RandomFills):
         self._twister.random_raw(count, output=False)
 
     def normals(self, count: int) -> Vector:
-        """The next `count` standard normals in float64; the odd one out is kept for the next
-        call."""
+        """The next `count` standard normals in float64; an odd one is kept for the next call."""
         values = np.empty(count)
         filled = 0
         if self.spare is not None and count:
@@ -138,7 +138,7 @@ class Mersenne(RandomFills):
         uniform = self.doubles(2 * pairs)
         if pairs <= _FEW // 16:
             numbers = uniform.tolist()
-            drawn = [x for i in range(0, 2 * pairs, 2) for x in _pair(*numbers[i : i + 2])]
+            drawn: Any = [x for i in range(0, 2 * pairs, 2) for x in _pair(*numbers[i : i + 2])]
         else:
             drawn = normal_pairs(uniform)
         values[filled:] = drawn[: count - filled]
@@ -152,9 +152,9 @@ class Mersenne(RandomFills):
 
     def normal(self, out: Vector, mean: float, std: float) -> None:
         """Fill with normals.
-         Contiguous targets from 16 elements on are filled in blocks of 16, a rest by drawing the
-         last 16
-        elements anew; others one by one.
+
+        Contiguous targets from 16 elements on are filled in blocks of 16, a rest by drawing the
+        last 16 elements anew; others one by one.
         """
         if out.size < BLOCK or not out.flags.c_contiguous:
             self._store(out, affine(self.normals(out.size), mean, std))
@@ -171,8 +171,7 @@ class Mersenne(RandomFills):
             self._store(out, values)
 
     def _blocks(self, drawn: Vector, count: int, draw: Any, transform: Any) -> Vector:
-        """`count` normals: full blocks of what is drawn, then the last 16 anew if that leaves some
-        over."""
+        """`count` normals: full blocks of what is drawn; the last 16 anew if some are left over."""
         full = count // BLOCK * BLOCK
         if full == count:
             return np.asarray(transform(drawn))
@@ -183,8 +182,7 @@ class Mersenne(RandomFills):
         return values
 
     def permutation(self, count: int) -> Vector:
-        """0 ... count − 1 in the order of PyTorch's randperm: the Fisher-Yates shuffle from the
-        front."""
+        """0 ... count − 1 in PyTorch's random order: the Fisher-Yates shuffle from the front."""
         values = np.arange(count)
         if count > 1:
             first = np.arange(count - 1)
@@ -218,7 +216,8 @@ class _Stream:
     def __init__(self, source: Mersenne):
         self._source = source
         self._before = source.words.copy(), source.fresh
-        self._used, self._ahead, self._drawn = 0, iter(()), 0
+        self._used, self._drawn = 0, 0
+        self._ahead: Iterator[float] = iter(())
 
     def __call__(self) -> float:
         """The next uniform in [0, 1)."""

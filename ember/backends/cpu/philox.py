@@ -1,6 +1,6 @@
-"""Random numbers of GPUs, real or simulated: the counter-based generator Philox4x32-10, keyed by
-element.
- Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Element i of a
+"""Random numbers of GPUs, real or simulated: Philox4x32-10, counters keyed by element.
+
+Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". Element i of a
 fill gets word i mod 4 of the block with counter (offset/4, i div 4) under the seed as key, 64-bit
 numbers two words (the first one high); each fill moves the offset on. So an element's number
 depends on the seed, the offset and the element's place in row-major order alone: not on the device,
@@ -33,7 +33,8 @@ _AHEAD = 8  # of them, how many are drawn for all elements at once
 def philox(counter: tuple[Vector, Vector, Vector, Vector], key: tuple[int, int]) -> Vector:
     """The four uint32 words of each counter; counters are four uint64 vectors of 32-bit words.
         Shape (n, 4).
-     A round, for words (a, b, c, d) and key (k, l), makes the words
+
+    A round, for words (a, b, c, d) and key (k, l), makes the words
     (high(c·N) ^ b ^ k, low(c·N), high(a·M) ^ d ^ l, low(a·M)).
     """
     multiplied = np.stack((counter[0], counter[2]))  # a and c
@@ -52,8 +53,7 @@ def philox(counter: tuple[Vector, Vector, Vector, Vector], key: tuple[int, int])
 
 
 class Philox(RandomFills):
-    """The stream of one GPU. All its state is `numbers`: the seed and the offset, two int64 in one
-    small buffer."""
+    """The stream of one GPU. All its state is `numbers`: seed and offset, two uint64."""
 
     def __init__(self, seed: int):
         self.numbers: Vector = np.zeros(2, np.uint64)
@@ -100,8 +100,7 @@ class Philox(RandomFills):
     # draws
 
     def words(self, blocks: Vector, offset: int) -> Vector:
-        """The words of the blocks with these numbers (uint64) at an offset, shape (len(blocks),
-        4)."""
+        """The words of the blocks with these numbers at an offset, shape (len(blocks), 4)."""
         out = np.empty((len(blocks), 4), np.uint32)
         step, seed = offset // 4, self.initial
         for start in range(0, len(blocks), PIECE):
@@ -129,8 +128,7 @@ class Philox(RandomFills):
         return (words[0::2] << _SHIFT) | words[1::2]
 
     def normals(self, count: int) -> Vector:
-        """The standard normals of elements 0 ... count − 1 in float64: each two of one Box-Muller
-        pair."""
+        """The float64 standard normals of elements 0 ... count − 1, each two of one pair."""
         return normal_pairs(self.doubles(count + count % 2))[:count]
 
     def normal(self, out: Vector, mean: float, std: float) -> None:
@@ -148,8 +146,7 @@ class Philox(RandomFills):
         self._store(out, values)
 
     def permutation(self, count: int) -> Vector:
-        """0 ... count − 1 in the order of their random numbers (whose lowest bits make room for the
-        index)."""
+        """0 ... count − 1 in the order of random numbers, whose lowest bits are the index."""
         index_bits = np.uint64(count.bit_length())
         keys = (self.bits64(count) >> index_bits << index_bits) | np.arange(count, dtype=np.uint64)
         keys.sort()

@@ -1,5 +1,6 @@
 """The distributions: random bits become numbers of a distribution, written into an ndarray.
- `RandomFills` is everything that PyTorch's CPU generator and the counter-based generator of GPUs
+
+`RandomFills` is everything that PyTorch's CPU generator and the counter-based generator of GPUs
 share; they bring the bits. Formulas, roundings and numbers of bits are PyTorch's. Targets may have
 any strides and any floating-point, integer or bool dtype; half-precision targets get numbers
 computed in float32 and rounded.
@@ -16,10 +17,14 @@ import numpy as np
 
 from ember.backends.cpu import rejection
 from ember.backends.cpu.box_muller import PIECE, Vector, fused_double
+from ember.errors import check
 from ember.kernel.array import Array
 
 WIDE_RANGE = 1 << 28  # integers of a range from here on take 64 random bits
 DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}  # of the significand
+
+_LOW_24, _UNIT_24 = np.uint32(0xFFFFFF), np.float32(2.0**-24)
+_LOW_53, _UNIT_53 = np.uint64((1 << 53) - 1), np.float64(2.0**-53)
 
 Uniforms = rejection.Uniforms
 
@@ -49,8 +54,7 @@ class RandomFills(ABC):
 
     @abstractmethod
     def each(self, sample: Callable[[Uniforms, int], float], count: int) -> Vector:
-        """sample(uniforms, i) for every i below count, where `uniforms` yields the draws of element
-        i."""
+        """sample(uniforms, i) for every i below count; `uniforms` gives the draws of element i."""
 
     def ordered(self, array: Vector) -> Vector:
         """A view of a target whose row-major order is the order of the draws."""
@@ -58,15 +62,16 @@ class RandomFills(ABC):
 
     def fill(self, target: Array, distribution: str, *parameters: Any) -> None:
         """Fill an array from a distribution, a method here; parameters are numbers and arrays.
-         Both parts of complex elements are drawn. This is all that ops call: a backend whose memory
-         the
-        host does not see overrides it.
+
+        Both parts of complex elements are drawn. This is all that ops call: a backend whose memory
+        the host does not see overrides it.
         """
         out = target.host()
         if out.dtype.kind == "c":
             out = parts_of(out)
-        given = (p.host() if isinstance(p, Array) else p for p in parameters)
-        getattr(self, distribution)(out, *given)
+        if parameters and isinstance(parameters[0], Array):
+            parameters = tuple(p.host() for p in parameters)
+        getattr(self, distribution)(out, *parameters)
 
     def permute(self, out: Vector) -> None:
         """Fill a vector with 0 ... n − 1 in random order."""
@@ -75,8 +80,8 @@ class RandomFills(ABC):
     def doubles(self, count: int) -> Vector:
         """The next `count` float64 uniforms in [0, 1), multiples of 2⁻⁵³."""
         bits = self.bits64(count)
-        bits &= np.uint64((1 << 53) - 1)
-        return bits.view(np.int64) * 2.0**-53
+        bits &= _LOW_53
+        return bits.view(np.int64) * _UNIT_53
 
     def uniform(self, out: Vector, low: float, high: float) -> None:
         """Fill with uniforms in [low, high); a number that rounds to `high` becomes `low`."""
@@ -87,13 +92,15 @@ class RandomFills(ABC):
                 values[values == high] = low
             self._store(out, values)
             return
-        bits = self.bits32(out.size)
-        bits &= np.uint32(0xFFFFFF)
-        whole = bits.view(np.int32)
         direct = out.dtype == np.float32 and out.flags.c_contiguous
         values = out.reshape(-1) if direct else np.empty(out.size, np.float32)
+        bits = self.bits32(out.size)
+        bits &= _LOW_24
+        whole = bits.view(np.int32)
         if (low, high) == (0.0, 1.0):
-            np.multiply(whole, np.float32(2.0**-24), out=values, dtype=np.float32, casting="unsafe")
+            np.multiply(whole, _UNIT_24, out=values, dtype=np.float32, casting="unsafe")
+            if direct:
+                return
         else:  # the fused low + u·(high − low) in float32: the product is exact in float64
             low32 = np.float32(low)
             step = np.float64(np.float32(high) - low32) * 2.0**-24
@@ -102,24 +109,23 @@ class RandomFills(ABC):
                 piece += np.float64(low32)
                 values[start : start + PIECE] = piece
         rounded = values.astype(out.dtype, copy=False)
-        if out.dtype != np.float32 or (low, high) != (0.0, 1.0):
-            low_rounded, high_rounded = np.array([low, high], np.float32).astype(out.dtype)
-            at_end = rounded == high_rounded
-            if at_end.any():
-                rounded[at_end] = low_rounded
+        low_rounded, high_rounded = np.array([low, high], np.float32).astype(out.dtype)
+        at_end = rounded == high_rounded
+        if at_end.any():
+            rounded[at_end] = low_rounded
         if not direct:
             self._store(out, rounded)
 
     def integers(self, out: Vector, low: int, span: int) -> None:
         """Fill with integers low ... low + span − 1; span = 2⁶⁴ takes all bits as they are."""
-        if span < WIDE_RANGE:
-            values = (self.bits32(out.size) % np.uint32(span)).astype(np.int64)
-        else:
-            bits = self.bits64(out.size)
-            values = (bits if span == 1 << 64 else bits % np.uint64(span)).view(np.int64)
+        bits = self.bits32(out.size) if span < WIDE_RANGE else self.bits64(out.size)
+        if span < 1 << 64:
+            bits %= bits.dtype.type(span)
         if low and span < 1 << 64:
-            values += low
-        self._store(out, values)
+            whole = bits.astype(np.int64)
+            whole += low
+            bits = whole
+        self._store(out, bits if bits.dtype != np.uint64 else bits.view(np.int64))
 
     def integers_of_type(self, out: Vector) -> None:
         """Fill with what `random_()` draws: all numbers from 0 that the dtype holds exactly."""
@@ -140,11 +146,14 @@ class RandomFills(ABC):
     def bernoulli(self, out: Vector, probability: float) -> None:
         """Fill with 1 with a probability, else 0."""
         bits = self.bits64(out.size)
-        bits &= np.uint64((1 << 53) - 1)
+        bits &= _LOW_53
         self._store(out, bits < np.uint64(math.ceil(probability * 2.0**53)))
 
     def bernoulli_each(self, out: Vector, probabilities: Vector) -> None:
         """Fill with 1 with each element's own probability; broadcast over `out`."""
+        right = (probabilities >= 0) & (probabilities <= 1)
+        text = "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
+        check(right.all(), RuntimeError, text)
         target = self.ordered(out)
         wanted = np.broadcast_to(probabilities, out.shape)
         wanted = wanted if target is out else _like(out, wanted)
@@ -152,8 +161,8 @@ class RandomFills(ABC):
             drawn = self.doubles(out.size)
         else:
             bits = self.bits32(out.size)
-            bits &= np.uint32(0xFFFFFF)
-            drawn = bits.view(np.int32).astype(np.float32) * np.float32(2.0**-24)
+            bits &= _LOW_24
+            drawn = bits.view(np.int32).astype(np.float32) * _UNIT_24
             wanted = wanted.astype(np.float32, copy=False)
         target[...] = drawn.reshape(target.shape) < wanted
 
@@ -180,7 +189,9 @@ class RandomFills(ABC):
         self._store(out, median + sigma * values)
 
     def poisson(self, out: Vector, rates: Vector) -> None:
-        """Fill with counts of the given rates."""
+        """Fill with counts of the given rates. RuntimeError for negative ones."""
+        right = (rates >= 0).all()
+        check(right, RuntimeError, "invalid Poisson rate, expected rate to be non-negative")
         self._each(out, rejection.poisson, rates)
 
     def binomial(self, out: Vector, counts: Vector, probabilities: Vector) -> None:
@@ -193,8 +204,7 @@ class RandomFills(ABC):
         self._each(out, sample, counts, probabilities)
 
     def standard_gamma(self, out: Vector, shapes: Vector) -> None:
-        """Fill with gamma numbers of the given shapes and scale 1, none below the smallest normal
-        number."""
+        """Fill with gamma numbers of scale 1, none below the smallest normal number."""
         single = out.dtype != np.float64
 
         def sample(uniforms: Uniforms, shape: float) -> float:
@@ -204,8 +214,7 @@ class RandomFills(ABC):
         np.maximum(out, np.finfo(out.dtype).tiny, out=out)
 
     def dirichlet(self, out: Vector, concentrations: Vector) -> None:
-        """Fill rows (the last dim) with gamma numbers, none below the smallest normal number, over
-        their sum."""
+        """Fill rows (the last dim) with gamma numbers, none quite 0, over their sum."""
         shapes = concentrations.astype(np.float64)
         gammas = np.empty(out.shape)
         self._each(gammas, lambda uniforms, shape: rejection.gamma(uniforms, shape, False), shapes)
@@ -216,9 +225,26 @@ class RandomFills(ABC):
         info = np.finfo(out.dtype)
         out[...] = np.clip(gammas / total[..., None], info.tiny, 1 - info.eps / 2)
 
+    def race(self, out: Vector, weights: Vector) -> None:
+        """Fill rows with different indices: the greatest of weight/exponential number first."""
+        right = (weights >= 0) & (weights < np.inf)
+        text = "probability tensor contains either `inf`, `nan` or element < 0"
+        check(right.all(), RuntimeError, text)
+        _check_sums(weights)
+        times = np.empty_like(weights)
+        self.exponential(times, 1.0)
+        speed = (weights / times).astype(np.float64)
+        if out.shape[-1] == 1:
+            out[...] = speed.argmax(axis=-1, keepdims=True)
+        else:
+            out[...] = np.argsort(-speed, axis=-1, kind="stable")[..., : out.shape[-1]]
+
     def choices(self, out: Vector, weights: Vector) -> None:
-        """Fill rows of `out` with indices drawn with replacement, in proportion to rows of
-        weights."""
+        """Fill rows with indices drawn with replacement, in proportion to rows of weights."""
+        text = "invalid multinomial distribution (encountering probability entry"
+        check((weights >= 0).all(), RuntimeError, f"{text} < 0)")
+        check((weights < np.inf).all(), RuntimeError, f"{text} = infinity or NaN)")
+        _check_sums(weights)
         exact = weights.astype(np.float64) if weights.dtype.itemsize < 4 else weights
         rows = exact.reshape(-1, weights.shape[-1])
         cumulative = np.cumsum(rows, axis=-1)
@@ -242,8 +268,7 @@ class RandomFills(ABC):
         target[...] = self.each(one, out.size).reshape(target.shape).astype(out.dtype)
 
     def _store(self, out: Vector, values: Vector) -> None:
-        """Write draws, in their order, with C's casts (float64 reaches half precision through
-        float32)."""
+        """Write draws, in their order, with C's casts (to half precision by way of float32)."""
         half = out.dtype.itemsize == 2 and out.dtype.kind not in "iu"
         if half and values.dtype.itemsize == 8:
             values = values.astype(np.float32)
@@ -257,6 +282,11 @@ class RandomFills(ABC):
 def affine(values: Vector, mean: float, std: float) -> Vector:
     """values·std + mean, rounded once."""
     return values + 0.0 if (mean, std) == (0.0, 1.0) else fused_double(values, std, mean)
+
+
+def _check_sums(weights: Vector) -> None:
+    some = (weights > 0).any(axis=-1).all()
+    check(some, RuntimeError, "invalid multinomial distribution (sum of probabilities <= 0)")
 
 
 def memory_order(array: Vector) -> tuple[int, ...]:

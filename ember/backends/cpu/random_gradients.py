@@ -1,5 +1,6 @@
 """How random numbers move with the parameters of their distribution, for gradients through samples.
- A number x of a distribution function F keeps its F when the parameter a moves: ∂x/∂a =
+
+A number x of a distribution function F keeps its F when the parameter a moves: ∂x/∂a =
 −(∂F/∂a)/(∂F/∂x) (Figurnov, Mohamed & Mnih 2018, "Implicit reparameterization gradients"). ∂F/∂a is
 a central difference of F or 1 − F in float64, whichever is smaller, so that tails keep their
 digits: good to some 9 digits.
@@ -28,8 +29,7 @@ def standard_gamma_slope(shapes: Vector, numbers: Vector) -> Vector:
 
 
 def dirichlet_slope(numbers: Vector, concentrations: Vector, total: Vector) -> Vector:
-    """∂gamma/∂concentration over the row's sum of gammas: of Beta numbers ∂x/∂a over 1 − x, in
-    their dtype."""
+    """∂gamma/∂concentration over the row's sum of gammas: of Beta numbers ∂x/∂a over 1 − x."""
     from scipy.special import betainc, betaln
 
     arguments = (v.astype(np.float64) for v in (numbers, concentrations, total))

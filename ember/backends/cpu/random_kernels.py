@@ -1,6 +1,6 @@
-"""The two steps of random numbers that NumPy is slow at, compiled with LLVM when there is enough to
-do.
- `normal_blocks` is the transform of box_muller.py with the same roundings, so both give the same
+"""The two steps of random numbers that NumPy is slow at, compiled with LLVM.
+
+`normal_blocks` is the transform of box_muller.py with the same roundings, so both give the same
 bits; `shuffle` is the sequence of swaps of the Fisher-Yates shuffle. LLVM is loaded by the first
 large draw.
 """
@@ -18,16 +18,17 @@ import numpy as np
 from ember.backends.cpu import box_muller
 from ember.backends.cpu.box_muller import BLOCK, Vector
 
-LARGE = 1 << 17  # numbers from which loading the compiler pays, if nothing has loaded it yet
+LARGE = 1 << 21  # numbers in all for which loading the compiler pays, if it is not loaded yet
+CALL = 1 << 11  # numbers that the overhead of a call without it is worth
 SMALL = 1 << 4  # below this a call of compiled code gains nothing
 
 _kernels: dict[str, Callable[..., None]] = {}
+_done_without = [0]  # numbers so far that were made without them
 _engines: list[Any] = []  # keeps the compiled code alive
 
 
 def normal_blocks(words: Vector) -> Vector:
-    """Float32 normals of whole blocks of 16 random uint32 words (box_muller.normal_blocks,
-    faster)."""
+    """Float32 normals of whole blocks of 16 random uint32 words, as in box_muller.py."""
     kernel = _kernel("normal_blocks", words.size)
     if kernel is None:
         return box_muller.normal_blocks(words)
@@ -38,8 +39,7 @@ def normal_blocks(words: Vector) -> Vector:
 
 
 def shuffle(values: Vector, partners: Vector) -> None:
-    """Swap values[i] and values[partners[i]] for i = 0, 1, ... in order, in place; both int64,
-    contiguous."""
+    """Swap values[i] and values[partners[i]] for i = 0, 1, ...; both int64, contiguous."""
     kernel = _kernel("shuffle", len(values))
     if kernel is not None:
         kernel(values.ctypes.data, partners.ctypes.data, len(partners))
@@ -52,9 +52,12 @@ def shuffle(values: Vector, partners: Vector) -> None:
 
 def _kernel(name: str, count: int) -> Callable[..., None] | None:
     """The compiled kernel if it is worth having for `count` numbers."""
-    if count < SMALL or (count < LARGE and not _kernels and "llvmlite.binding" not in sys.modules):
+    if count < SMALL:
         return None
     if not _kernels:
+        _done_without[0] += count + CALL
+        if _done_without[0] < LARGE and "llvmlite.binding" not in sys.modules:
+            return None
         _compile()
     return _kernels[name]
 
@@ -145,8 +148,7 @@ def _normal_blocks_text() -> str:
 
 
 class _Lanes:
-    """Writes LLVM IR over vectors of 8 lanes, an instruction a call; each returns its value's
-    name."""
+    """Writes LLVM IR over vectors of 8 lanes; each method returns the name of a value."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -157,7 +159,7 @@ class _Lanes:
         self.lines.append(f"  {name} = {text}")
         return name
 
-    def number(self, value: float) -> str:
+    def number(self, value: float | np.float32) -> str:
         """A float32 in every lane (LLVM writes it as the bits of the equal float64)."""
         bits = int(np.float64(np.float32(value)).view(np.uint64))
         return "<" + ", ".join([f"float 0x{bits:016X}"] * 8) + ">"

@@ -20,7 +20,8 @@ class Uniforms(Protocol):
 
 def poisson(uniforms: Uniforms, rate: float) -> float:
     """A Poisson count.
-     Rates from 10 on: transformed rejection (Hörmann 1993, "The transformed rejection method for
+
+    Rates from 10 on: transformed rejection (Hörmann 1993, "The transformed rejection method for
     generating Poisson random variables"); below: the product of uniforms (Knuth).
     """
     if rate >= 10:
@@ -56,7 +57,8 @@ def _poisson_by_rejection(uniforms: Uniforms, rate: float) -> float:
 
 def binomial(uniforms: Uniforms, count: float, probability: float, single: bool) -> float:
     """The successes of `count` trials; `single` rounds the centre as float32 arithmetic does.
-     Ten expected successes or more: the transformed rejection BTRS (Hörmann 1993, "The generation
+
+    Ten expected successes or more: the transformed rejection BTRS (Hörmann 1993, "The generation
     of binomial random variates"); fewer: sums of geometric numbers. Probabilities above ½ count the
     failures.
     """
@@ -140,10 +142,10 @@ _SQUEEZE = float(np.float32(0.0331))
 
 
 def gamma(uniforms: Uniforms, shape: float, single: bool) -> float:
-    """A gamma number of scale 1 (Marsaglia & Tsang 2000, "A simple method for generating gamma
-    variables").
+    """A gamma number of scale 1.
 
-    `single` rounds the two constants made of the shape as float32 arithmetic does.
+    Marsaglia & Tsang 2000, "A simple method for generating gamma variables". `single` rounds the
+    constants made of the shape as float32 arithmetic does.
     """
     scale = 1.0
     if shape < 1:
