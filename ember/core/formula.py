@@ -225,8 +225,8 @@ class FormulaOp(Op):
             check(
                 isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS)) or position >= self.positional,
                 TypeError,
-                lambda p=position, v=value: f"{self.name}(): argument '{self.parameters[p]}' (position {p + 1}) must "
-                f"be Tensor, not {type(v).__name__}",
+                f"{self.name}(): argument '{self.parameters[position]}' (position {position + 1}) must be Tensor, not "
+                f"{type(value).__name__}",
             )
         check(
             any(isinstance(o, Tensor) for o in operands),
