@@ -32,7 +32,7 @@ class Size(tuple[int, ...]):
     def __reduce__(self) -> Any:
         return Size, (tuple(self),)
 
-    def __add__(self, other: Any) -> Size:  # type: ignore[override]
+    def __add__(self, other: Any) -> Size:
         return Size(tuple.__add__(self, tuple(other)))
 
     def __radd__(self, other: Any) -> Size:

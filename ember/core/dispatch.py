@@ -272,7 +272,7 @@ def wrapped(array: Any) -> Tensor:
     made._array = array
     if modes.state.inference:
         made._inference = True
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def is_differentiable(dtype: DType) -> bool:

@@ -4,90 +4,28 @@ from the reading come the kernel, the result's spec and the derivatives, which a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ember import dtypes
 from ember.core import dispatch, executor, modes
-from ember.core.array import copy_into, empty
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
-from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
 from ember.core.outputs import store
-from ember.core.tensor import Tensor, connected
-from ember.device import CPU
+from ember.core.plan import NOTHING, Plan, Reading, Recipe, common, compares, floats, real_part
+from ember.core.tensor import Tensor
+from ember.core.writing import write
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.array import Spec, spec_of
 from ember.kernel.call import MapCall
-from ember.layout import broadcast_shapes, elementwise_strides, like_strides, wrap_dims
+from ember.layout import broadcast_shapes, elementwise_strides, wrap_dims
 from ember.scalar.diff import adjoint, has_rows, tangent
 from ember.scalar.expr import Expr, as_expr, make, substitute, var, variables
 
-# promotion rules: (common dtype of the operands) -> (computed in, stored as)
-
-
-def common(dtype: DType) -> tuple[DType, DType]:
-    """Computed and stored in the common dtype."""
-    return dtype, dtype
-
-
-def floats(dtype: DType) -> tuple[DType, DType]:
-    """Integers and bools become the default floating-point dtype."""
-    dtype = dispatch.floated(dtype)
-    return dtype, dtype
-
-
-def compares(dtype: DType) -> tuple[DType, DType]:
-    """Compared in the common dtype, stored as bool."""
-    return dtype, dtypes.bool_
-
-
-def real_part(dtype: DType) -> tuple[DType, DType]:
-    """Stored as the real dtype of a complex one."""
-    return dtype, dtype.to_real()
-
-
-class Reading:
-    """A formula read for one set of static arguments."""
-
-    __slots__ = ("arguments", "gradients", "keeps", "names", "roots")
-
-    def __init__(
-        self, roots: tuple[Expr, ...], names: tuple[str, ...], keeps: frozenset[str], arguments: dict[str, Any]
-    ):
-        self.roots, self.names, self.keeps, self.arguments = roots, names, keeps, arguments
-        self.gradients: dict[Any, Any] = {}
-
-
-class Recipe(NamedTuple):
-    """How a run is recorded: made once for a plan and the set of inputs that need gradients."""
-
-    kind: Any  # the node's class
-    any: bool
-    rules: tuple[Any, ...]  # for each operand (derived op, names that it reads) or None
-    edges: tuple[tuple[int, bool], ...]  # for each operand its position, and whether a gradient goes there
-    saves: tuple[tuple[str, int], ...]
-    saves_result: bool
-    in_specs: tuple[Spec | None, ...]
-    axes: tuple[int, ...]
-
-
-NOTHING: dict[str, Any] = {}
+__all__ = ["FormulaOp", "RowOp", "common", "compares", "floats", "real_part"]
 _new = object.__new__
-
-
-class Plan:
-    """How an op runs for one set of specs: the call, its runner, and which arguments are operands."""
-
-    __slots__ = ("axes", "call", "compute", "differentiable", "positions", "reading", "recipes", "runner")
-
-    def __init__(self, call: MapCall, runner: Any, positions: tuple[int, ...], reading: Reading):
-        self.call, self.runner, self.positions, self.reading = call, runner, positions, reading
-        self.compute, self.axes = call.compute, call.axes
-        self.recipes: dict[int, Recipe] = {}
-        self.differentiable = len(call.out_specs) == 1 and dispatch.is_differentiable(call.out_specs[0].dtype)
 
 
 class FormulaOp(Op):
@@ -142,7 +80,7 @@ class FormulaOp(Op):
         key = self.key(values)
         plan = self.plans.get(key)
         if plan is None:
-            moved = self._with_numbers_moved(values)
+            moved = self.with_numbers_moved(values)
             if moved is not None:
                 return self.run(moved)
             plan = self.plans[key] = self.plan(values, key)
@@ -186,7 +124,7 @@ class FormulaOp(Op):
 
     # planning
 
-    def _with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
+    def with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
         """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if none has to."""
         named = list(zip(self.parameters, values, strict=True))
         device = find_device(self.name, named)
@@ -380,90 +318,14 @@ class FormulaOp(Op):
 
     def write(self, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
         """Run with results stored into the arguments at `targets`."""
-        moved = self._with_numbers_moved(values)
-        values = list(values) if moved is None else moved
-        owned = [values[t] for t in targets]
-        for tensor in owned:
-            self.check_input(tensor)
-            check_write(tensor)
-        key = ("write", *self.key(values))
-        plan = self.plans.get(key)
-        if plan is None:
-            plan = self.plans[key] = self._plan_write(values, key[1:], targets)
-        operands = tuple(
-            values[i]._array if isinstance(values[i], Tensor) else values[i] for i in plan.positions
-        )
-        for tensor in owned:
-            for other in operands:
-                if isinstance(other, Array) and other.storage is tensor._array.storage:
-                    check_overlap(tensor._array, other)
-        recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
-        old = self._before_write(plan, values) if recording else None
-        slot = executor._slot[0]
-        if slot is None:
-            plan.runner(*operands)
-        else:
-            slot.run(plan.call, plan.runner, operands)
-        for tensor in owned:
-            written(tensor)
-        if recording and plan.differentiable:
-            node = self.record(plan, values, owned[0], old)
-            if node is None:
-                node = _new(dispatch.node_type(FormulaNode, self.name))
-                node.edges, node.out_specs, node.sequence = (), plan.call.out_specs, next(sequence)
-                node.recipe, node.saved = Recipe(None, False, (), (), (), False, (), ()), NOTHING
-            self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
-            rebind(owned[0], node, self_position)
-        return owned[0] if len(owned) == 1 else tuple(owned)
+        return write(self, values, targets)
 
-    def _before_write(self, plan: Plan, values: Sequence[Any]) -> Tensor | None:
-        """A copy of the first argument if a gradient reads it, with its history."""
-        first = values[0]
-        read = False
-        for name, position in zip(plan.reading.names, plan.positions, strict=True):
-            value = values[position]
-            if isinstance(value, Tensor) and needs_grad(value):
-                rule = self.gradient(plan, name)
-                read = read or (rule is not None and self.parameters[0] in rule[1])
-        if not read:
-            return None
-        node, index = dispatch.edges_of([first])[0]
-        copy = empty(spec_of(first._array.shape, like_strides(first._array.shape, first._array.strides),
-                             first._array.dtype, first._array.device))
-        copy_into(copy, first._array)
-        return connected(copy, node, index)
-
-    def _plan_write(self, values: Sequence[Any], key: Any, targets: tuple[int, ...]) -> Plan:
-        own = values[targets[0]]._array.spec
-        plan = self.plan(values, key, own)
-        call = plan.call
-        stored = call.out_specs[0].dtype
-        if len(targets) == 1:
-            check(
-                dtypes.can_cast(stored, own.dtype),
-                RuntimeError,
-                f"result type {stored.title} can't be cast to the desired output type {own.dtype.title}",
-            )
-            shape = broadcast_shapes(*(s.shape for s in call.in_specs if isinstance(s, Spec)))
-            check(
-                shape == own.shape,
-                RuntimeError,
-                f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(shape)}",
-            )
-        writes = tuple(plan.positions.index(t) for t in targets)
-        outs = tuple(values[t]._array.spec for t in targets)
-        made = MapCall(
-            self.name,
-            call.in_specs,
-            outs,
-            roots=call.roots,
-            names=call.names,
-            compute=call.compute,
-            keeps=call.keeps,
-            axes=call.axes,
-            writes=writes,
-        )
-        return Plan(made, executor.prepare(made, own.device), plan.positions, plan.reading)
+    def blank_node(self, plan: Plan) -> Node:
+        """The node of a write whose result depends on no recorded input."""
+        node: FormulaNode = _new(dispatch.node_type(FormulaNode, self.name))
+        node.edges, node.out_specs, node.sequence = (), plan.call.out_specs, next(sequence)
+        node.recipe, node.saved = Recipe(None, False, (), (), (), False, (), ()), NOTHING
+        return node
 
 
 class FormulaNode(Node):
@@ -565,8 +427,3 @@ class RowOp(FormulaOp):
     def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
         """The dims of a row."""
         return tuple(values[-1]) if shape else ()
-
-
-def cpu_number(value: Tensor) -> bool:
-    """Whether a tensor may stand for a number among tensors of another device."""
-    return value._array.spec.ndim == 0 and value._array.spec.device is CPU

@@ -106,7 +106,7 @@ class Tensor:
     @property
     def itemsize(self) -> int:
         """Bytes of an element."""
-        return self._array.spec.dtype.itemsize
+        return int(self._array.spec.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
@@ -157,7 +157,7 @@ class Tensor:
 
     def element_size(self) -> int:
         """Bytes of an element."""
-        return self._array.spec.dtype.itemsize
+        return int(self._array.spec.dtype.itemsize)
 
     def get_device(self) -> int:
         """The index of the GPU; -1 on the CPU."""
@@ -391,7 +391,7 @@ def address(array: Array) -> int:
     """The address of an array's first element."""
     lease = getattr(array.storage, "lease", None)
     start = lease.address if lease is not None else array.storage.bytes().ctypes.data
-    return int(start) + array.offset * array.spec.dtype.itemsize
+    return int(start + array.offset * array.spec.dtype.itemsize)
 
 
 def check_differentiable(spec: Spec, requires_grad: bool) -> None:
@@ -437,7 +437,7 @@ class _Retain:
 def _plain(array: Array) -> Tensor:
     made = _new(Tensor)
     made._array = array
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def tensor_of(array: Array) -> Tensor:
@@ -446,7 +446,7 @@ def tensor_of(array: Array) -> Tensor:
     made._array = array
     if modes.state.inference:
         made._inference = True
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def connected(array: Array, node: Node | None, output_nr: int = 0) -> Tensor:
@@ -459,7 +459,7 @@ def connected(array: Array, node: Node | None, output_nr: int = 0) -> Tensor:
             made.__dict__["_accumulate"] = node
         else:
             made._grad_fn, made._output_nr, made._requires_grad = node, output_nr, True
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 _node_connected.append(connected)

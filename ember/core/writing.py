@@ -1,0 +1,106 @@
+"""Formula ops in place: results stored into arguments, with the checks and the history that this takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ember import dtypes
+from ember.core import dispatch, executor, modes
+from ember.core.array import copy_into, empty
+from ember.core.dispatch import needs_grad
+from ember.core.history import check_overlap, check_write, rebind, written
+from ember.core.plan import Plan
+from ember.core.tensor import Tensor, connected
+from ember.errors import check
+from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.call import MapCall
+from ember.layout import broadcast_shapes, like_strides
+
+
+def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
+    """Run with results stored into the arguments at `targets`."""
+    moved = op.with_numbers_moved(values)
+    values = list(values) if moved is None else moved
+    owned = [values[t] for t in targets]
+    for tensor in owned:
+        op.check_input(tensor)
+        check_write(tensor)
+    key = ("write", *op.key(values))
+    plan = op.plans.get(key)
+    if plan is None:
+        plan = op.plans[key] = _plan_write(op, values, key[1:], targets)
+    operands = tuple(
+        values[i]._array if isinstance(values[i], Tensor) else values[i] for i in plan.positions
+    )
+    for tensor in owned:
+        for other in operands:
+            if isinstance(other, Array) and other.storage is tensor._array.storage:
+                check_overlap(tensor._array, other)
+    recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
+    old = _before_write(op, plan, values) if recording else None
+    slot = executor._slot[0]
+    if slot is None:
+        plan.runner(*operands)
+    else:
+        slot.run(plan.call, plan.runner, operands)
+    for tensor in owned:
+        written(tensor)
+    if recording and plan.differentiable:
+        node = op.record(plan, values, owned[0], old)
+        if node is None:
+            node = op.blank_node(plan)
+        self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
+        rebind(owned[0], node, self_position)
+    return owned[0] if len(owned) == 1 else tuple(owned)
+
+
+def _before_write(op: Any, plan: Plan, values: Sequence[Any]) -> Tensor | None:
+    """A copy of the first argument if a gradient reads it, with its history."""
+    first = values[0]
+    read = False
+    for name, position in zip(plan.reading.names, plan.positions, strict=True):
+        value = values[position]
+        if isinstance(value, Tensor) and needs_grad(value):
+            rule = op.gradient(plan, name)
+            read = read or (rule is not None and op.parameters[0] in rule[1])
+    if not read:
+        return None
+    node, index = dispatch.edges_of([first])[0]
+    copy = empty(spec_of(first._array.shape, like_strides(first._array.shape, first._array.strides),
+                         first._array.dtype, first._array.device))
+    copy_into(copy, first._array)
+    return connected(copy, node, index)
+
+
+def _plan_write(op: Any, values: Sequence[Any], key: Any, targets: tuple[int, ...]) -> Plan:
+    own = values[targets[0]]._array.spec
+    plan = op.plan(values, key, own)
+    call = plan.call
+    stored = call.out_specs[0].dtype
+    if len(targets) == 1:
+        check(
+            dtypes.can_cast(stored, own.dtype),
+            RuntimeError,
+            f"result type {stored.title} can't be cast to the desired output type {own.dtype.title}",
+        )
+        shape = broadcast_shapes(*(s.shape for s in call.in_specs if isinstance(s, Spec)))
+        check(
+            shape == own.shape,
+            RuntimeError,
+            f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(shape)}",
+        )
+    writes = tuple(plan.positions.index(t) for t in targets)
+    outs = tuple(values[t]._array.spec for t in targets)
+    made = MapCall(
+        op.name,
+        call.in_specs,
+        outs,
+        roots=call.roots,
+        names=call.names,
+        compute=call.compute,
+        keeps=call.keeps,
+        axes=call.axes,
+        writes=writes,
+    )
+    return Plan(made, executor.prepare(made, own.device), plan.positions, plan.reading)
