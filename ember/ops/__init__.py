@@ -6,7 +6,8 @@ import importlib
 from typing import Any
 
 FAMILIES = (
-    "formats", "pointwise", "moves", "views", "create", "reduce", "rowwise", "joining", "indexing", "matmul", "legacy", "operators",
+    "formats", "arithmetic", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
+    "views", "create", "reduce", "rowwise", "joining", "indexing", "matmul", "legacy", "operators",
     "random_fill", "random", "sampling",
     "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
     "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",

@@ -128,13 +128,13 @@ def __invert__(self: Tensor) -> Tensor:
 @composite(METHOD)
 def __pow__(self: Tensor, exponent: Any) -> Tensor:
     """self to a power."""
-    return OPS["pow"](self, exponent)
+    return pointwise.power(self, exponent)
 
 
 @composite(METHOD)
 def __rpow__(self: Tensor, base: Any) -> Tensor:
     """A number to the power self."""
-    return OPS["pow"](base, self)
+    return pointwise.power(base, self)
 
 
 @composite(METHOD)

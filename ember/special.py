@@ -1,0 +1,16 @@
+"""`torch.special`: the functions that ops declare for it. Names only; see `ember/ops/special.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.core.registry import NAMESPACES
+from ember.missing import missing_attribute
+
+globals().update(NAMESPACES["special"])
+
+__all__ = sorted(NAMESPACES["special"])
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_attribute("torch.special", name, lambda: __all__)
