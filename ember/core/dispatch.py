@@ -13,7 +13,7 @@ import numpy as np
 
 from ember import dtypes
 from ember.core import modes
-from ember.core.autocast_lists import FLOAT32, LOWER, PROMOTE, REFUSED
+from ember.core.autocast_lists import LISTS
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
 from ember.core.tensor import Tensor
 from ember.device import CPU
@@ -164,16 +164,17 @@ def autocast(name: str, values: Sequence[Any]) -> Sequence[Any]:
         tensors = [t for v in values for t in _tensors_of(v) if t._array.spec.device.type == kind]
         if not any(t._array.spec.dtype.is_floating_point for t in tensors):
             continue
-        check(name not in REFUSED, RuntimeError, lambda: REFUSED[name])
-        if name in LOWER:
+        rules = LISTS[kind]
+        check(name not in rules.refused, RuntimeError, rules.refused.get(name, ""))
+        if name in rules.lower:
             target = dtype
-        elif name in FLOAT32:
+        elif name in rules.float32:
             target = dtypes.float32
-        elif name in PROMOTE:
+        elif name in rules.promote:
             target = _widest(tensors)
         else:
             continue
-        return [_cast_tree(v, target, kind, name in LOWER) for v in values]
+        return [_cast_tree(v, target, kind, name in rules.lower) for v in values]
     return values
 
 

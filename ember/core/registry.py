@@ -148,7 +148,9 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                 found = overridden(call, args, kwargs)
                 if found is not NotImplemented:
                     return found
-                args = tuple(autocast(function.__name__, args))
+                cast = autocast(function.__name__, [*args, *kwargs.values()])
+                args = tuple(cast[: len(args)])
+                kwargs = dict(zip(kwargs, cast[len(args) :], strict=True))
             out = kwargs.pop("out", None) if takes_out else None
             if out is None:
                 return function(*args, **kwargs)
