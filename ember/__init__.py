@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _SUBMODULES = (
     "amp", "autograd", "backends", "cpu", "cuda", "devices", "distributions", "fft", "func", "functional", "jit",
     "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "special",
-    "storage", "testing", "types", "utils", "version",
+    "storage", "testing", "torch_alias", "torch_version", "types", "utils", "version",
 )  # fmt: skip
 _ELSEWHERE = {
     **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random"),

@@ -39,6 +39,14 @@ ORDER = {
     name: (level, place) for level, names in LEVELS.items() for place, name in enumerate(names)
 }
 OPEN_LEVEL = 7
+# Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
+STANDS_ON = {
+    "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
+    "cuda": {"amp"},
+    "nn": {"autograd"},
+    "optim": {"nn"},  # averaged models are modules
+    "utils": {"autograd"},  # checkpointing is an autograd function
+}
 # Modules that a program may never need: each is imported where it is used first.
 SLOW = ["llvmlite", "scipy", "rich", "tqdm", "safetensors", "torch", "cuda", "sklearn"]
 SLOW += ["multiprocessing", "tempfile", "zipfile", "asyncio", "concurrent.futures", "subprocess"]
@@ -77,7 +85,7 @@ def may_import(here, name):
         return True
     if level(here) in (0, 1) and level(name) == level(here):
         return ORDER[top(name)] < ORDER[top(here)]
-    return level(name) < level(here)
+    return level(name) < level(here) or top(name) in STANDS_ON.get(top(here), ())
 
 
 def is_type_checking(node):
@@ -85,7 +93,7 @@ def is_type_checking(node):
 
 
 def imports(path):
-    """(name, line, whether inside a function) of each import; those for type checkers are left out."""
+    """(name, line, whether inside a function) of each import but those for type checkers."""
 
     def walk(node, inside):
         for child in ast.iter_child_nodes(node):
