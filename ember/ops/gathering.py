@@ -1,0 +1,254 @@
+"""Elements picked and placed along a dim by index tensors: gather and scatter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember import dtypes
+from ember.backends.library import Library
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
+from ember.core.tensor import Tensor
+from ember.errors import check
+from ember.kernel.array import Spec
+from ember.layout import broadcast_shapes, wrap_dim
+
+API = FUNCTION | METHOD | INPLACE | OUT
+PLAIN = FUNCTION | METHOD | OUT
+REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
+
+
+def zeros_of(spec: Spec, like: Any) -> Any:
+    """Zeros in the shape of a spec, otherwise like a tensor."""
+    return like.newzeros_of(spec.shape)
+
+
+def check_index(name: str, index: Tensor, what: str = "index") -> Tensor:
+    """The index as int64; RuntimeError if it is not an integer tensor."""
+    check(
+        index.dtype in (dtypes.int64, dtypes.int32),
+        RuntimeError,
+        f"{name}(): Expected dtype int32/int64 for {what}, got {index.dtype}: convert it with .long()",
+    )
+    return index.long()  # type: ignore[attr-defined,no-any-return]
+
+
+# gather and scatter
+
+
+@library_op(Library.gather, upcast=False, name="gather")
+def gather_op(input: Tensor, dim: int, index: Tensor) -> Spec:
+    """input[i, index[i, j]] for dim 1, and so on."""
+    return input.spec.with_shape(tuple(index.shape))
+
+
+gather_op.grad = lambda g, input_spec, dim, index: (
+    scatter_op(zeros_of(input_spec, g), dim, index, g, "sum"),
+    None,
+)
+
+
+@library_op(Library.scatter, upcast=False, name="scatter")
+def scatter_op(
+    input: Tensor, dim: int, index: Tensor, src: Any, reduce: Any = None, include_self: bool = True
+) -> Spec:
+    """A copy of input with src at input[i, index[i, j]] for dim 1, combined by `reduce` where it says."""
+    return input.spec.with_shape(tuple(input.shape))
+
+
+def _scatter_gradient(
+    g: Any,
+    input: Any,
+    dim: int,
+    index: Any,
+    src: Any,
+    reduce: Any,
+    include_self: bool,
+    result: Any,
+) -> Any:
+    is_tensor = isinstance(src, Tensor)
+    if reduce in ("sum", "add"):
+        by_input = g if include_self else scatter_op(g, dim, index, 0.0)
+        by_src = gather_op(g, dim, index) if is_tensor else None
+    elif reduce is None:
+        by_input = scatter_op(g, dim, index, 0.0)
+        by_src = gather_op(g, dim, index) if is_tensor else None
+    elif reduce == "mean":
+        count = input.new_ones(input.shape) if include_self else input.newzeros_of(input.shape)
+        ones = input.new_ones(index.shape)
+        count = scatter_op(count, dim, index, ones, "sum").clamp(min=1)
+        by_input = g / count if include_self else scatter_op(g, dim, index, 0.0)
+        by_src = gather_op(g / count, dim, index)
+    elif reduce in ("amax", "amin"):
+        own = (input == result).to(g.dtype)
+        if not include_self:
+            own = scatter_op(own, dim, index, 0.0)
+        hit = (_part(src, index) == gather_op(result, dim, index)).to(g.dtype)
+        shared = g / scatter_op(own, dim, index, hit, "sum").clamp(min=1)
+        by_input, by_src = own * shared, hit * gather_op(shared, dim, index)
+    else:
+        by_input, by_src = _product_gradient(g, input, dim, index, src, include_self, result)
+    if not is_tensor:
+        return by_input, None
+    return by_input, None, _padded(by_src, src)
+
+
+def _product_gradient(
+    g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+) -> Any:
+    """Through the product of the others, zeros handled by leaving one out of the product."""
+    part = _part(src, index)
+    zero_src = (part == 0).to(g.dtype)
+    nonzero = part.masked_fill(part == 0, 1)
+    base = input.masked_fill(input == 0, 1) if include_self else input.new_ones(input.shape)
+    product = scatter_op(base, dim, index, nonzero, "prod")
+    zeros = (input == 0).to(g.dtype) if include_self else input.newzeros_of(input.shape)
+    zeros = scatter_op(zeros, dim, index, zero_src, "sum")
+    others = gather_op(product, dim, index) / nonzero
+    left = gather_op(zeros, dim, index) - zero_src
+    by_src = gather_op(g, dim, index) * others * (left == 0).to(g.dtype)
+    if not include_self:
+        return scatter_op(g, dim, index, 0.0), by_src
+    own_zero = (input == 0).to(g.dtype)
+    by_input = g * product / base * ((zeros - own_zero) == 0).to(g.dtype)
+    return by_input, by_src
+
+
+def _part(src: Any, index: Any) -> Any:
+    """The corner of src that index speaks of."""
+    return src[tuple(slice(n) for n in index.shape)] if src.ndim else src
+
+
+def _padded(part: Any, src: Any) -> Any:
+    if part.shape == src.shape:
+        return part
+    whole = src.newzeros_of(src.shape)
+    whole[tuple(slice(n) for n in part.shape)] = part
+    return whole
+
+
+scatter_op.grad = _scatter_gradient
+
+
+def _check_places(name: str, input: Tensor, dim: int, index: Tensor) -> None:
+    check(
+        max(index.ndim, 1) == max(input.ndim, 1),
+        RuntimeError,
+        "Index tensor must have the same number of dimensions as input tensor",
+    )
+    fits = all(
+        a <= b for d, (a, b) in enumerate(zip(index.shape, input.shape, strict=False)) if d != dim
+    )
+    check(
+        fits or index.numel() == 0,
+        RuntimeError,
+        f"Size does not match at dimension {_misfit(index, input, dim)} expected index {list(index.shape)} to be no "
+        f"larger than self {list(input.shape)} apart from dimension {dim}",
+    )
+
+
+def _misfit(index: Tensor, input: Tensor, dim: int) -> int:
+    pairs = enumerate(zip(index.shape, input.shape, strict=False))
+    return next((d for d, (a, b) in pairs if d != dim and a > b), 0)
+
+
+@composite(PLAIN)
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    """y[i, j] = input[i, index[i, j]] for dim 1, and so on; y has the shape of index.
+
+    >>> import ember as torch
+    >>> torch.gather(torch.tensor([[1, 2], [3, 4]]), 1, torch.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
+    dim = wrap_dim(dim, input.ndim)
+    index = check_index("gather", index)
+    _check_places("gather", input, dim, index)
+    return gather_op(input, dim, index)
+
+
+@composite(API)
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+) -> Tensor:
+    """A copy with src (a tensor or a number) at input[i, index[i, j]] for dim 1, and so on.
+
+    reduce "add" or "multiply" combines with what is there.
+    """
+    check(reduce in (None, "add", "multiply"), RuntimeError, "reduce argument must be either add or multiply.")
+    given = value if src is None else src
+    return _scattered("scatter", input, dim, index, given, reduce, True)
+
+
+def _scattered(
+    name: str, input: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool
+) -> Tensor:
+    dim = wrap_dim(dim, input.ndim)
+    index = check_index(name, index)
+    if isinstance(src, Tensor):
+        check(
+            input.dtype is src.dtype,
+            RuntimeError,
+            f"{name}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}",
+        )
+        check(
+            max(src.ndim, 1) == max(index.ndim, 1) or index.numel() == 0,
+            RuntimeError,
+            "Index tensor must have the same number of dimensions as src tensor",
+        )
+        fits = all(a <= b for a, b in zip(index.shape, src.shape, strict=False))
+        check(
+            fits or index.numel() == 0,
+            RuntimeError,
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+            f"{dim} and to be no larger size than src {list(src.shape)}",
+        )
+    _check_places(name, input, dim, index)
+    return scatter_op(input, dim, index, src, reduce, include_self)
+
+
+@composite(API)
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """A copy with src added at input[i, index[i, j]] for dim 1, and so on."""
+    return _scattered("scatter_add", input, dim, index, src, "sum", True)
+
+
+@composite(API)
+def scatter_reduce(
+    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    """A copy with src combined at input[i, index[i, j]] by sum, prod, mean, amax or amin."""
+    check(
+        reduce in REDUCTIONS,
+        RuntimeError,
+        f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}",
+    )
+    return _scattered("scatter_reduce", input, dim, index, src, reduce, include_self)
+
+
+@composite(PLAIN)
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """`gather` with indices broadcast against the input; without dim, of the flat input."""
+    check(
+        indices.dtype is dtypes.int64,
+        RuntimeError,
+        f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}. You can use "
+        "`torch.argmax` or `torch.argsort` to get valid indices.",
+    )
+    if dim is None:
+        return gather_op(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[attr-defined]
+    check(
+        input.ndim == indices.ndim,
+        RuntimeError,
+        f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {input.ndim} "
+        f"dimensions for input, and {indices.ndim} dimensions for indices",
+    )
+    dim = wrap_dim(dim, input.ndim)
+    shape = list(broadcast_shapes(with_size(input.shape, dim, 1), with_size(indices.shape, dim, 1)))
+    source = input.expand(with_size(shape, dim, input.shape[dim]))  # type: ignore[attr-defined]
+    places = indices.expand(with_size(shape, dim, indices.shape[dim]))  # type: ignore[attr-defined]
+    return gather_op(source, dim, places)
+
+
+def with_size(shape: Any, dim: int, size: int) -> tuple[int, ...]:
+    """A shape with another size in one dim."""
+    return (*shape[:dim], size, *shape[dim + 1 :])
