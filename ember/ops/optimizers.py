@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ember.core.registry import OPS, elementwise
+from ember.core.dispatch import as_number
+from ember.core.registry import NAMESPACES, elementwise
 from ember.core.tensor import Tensor
 from ember.scalar import primitives
 
@@ -23,8 +24,9 @@ def run_update(
 ) -> None:
     """Run an update: as one kernel, or as ordinary ops that can be differentiated and take
     tensors for numbers."""
-    if not in_tensors:
-        update(*tensors, **numbers)
+    if not in_tensors:  # straight to the write: the arguments need no binding
+        rest = [as_number(numbers[name]) for name in update.parameters[len(tensors) :]]
+        update.write([*tensors, *rest], update.writes)
         return
     param, _, *state = tensors
     values = update.function(*tensors, **numbers)
@@ -49,7 +51,7 @@ absolute, maximum, sign, sqrt = (_either(name) for name in ("abs", "maximum", "s
 def where(condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`; of formulas or of tensors."""
     return (
-        OPS["where"](condition, a, b)
+        NAMESPACES["torch"]["where"](condition, a, b)
         if isinstance(condition, Tensor)
         else primitives.where(condition, a, b)
     )
