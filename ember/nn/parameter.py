@@ -7,7 +7,13 @@ from ember.core.tensor import Tensor, tensor_of
 from ember.errors import check
 
 # what a tensor notes about itself beside its class attributes: never part of a pickle
-_BOOKKEEPING = {"_accumulate", "_base_memory", "_post_accumulate_hooks"}
+_BOOKKEEPING = {
+    "_accumulate",
+    "_array",
+    "_base_memory",
+    "_no_grad_base",
+    "_post_accumulate_hooks",
+}
 
 
 class _ParameterMeta(type(Tensor)):

@@ -61,7 +61,6 @@ CASES = {
     "LayerNorm plain": ("nn.LayerNorm(3, elementwise_affine=False)", [(2, 3)]),
     "GroupNorm": ("nn.GroupNorm(2, 4)", [(2, 4, 2)]),
     "LocalResponseNorm": ("nn.LocalResponseNorm(3, alpha=0.1)", [(1, 4, 2)]),
-    "CrossMapLRN2d": ("nn.CrossMapLRN2d(3, alpha=0.1)", [(1, 5, 1, 2)]),
     "RMSNorm": ("nn.RMSNorm(3)", [(2, 3)]),
     # dropout, where no chance is left
     "Dropout eval": ("nn.Dropout(0.7).eval()", [(2, 3)]),

@@ -190,3 +190,26 @@ def test_repr_of_layers_with_defaults():
         "BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)"
     )
     assert repr(nn.Upsample(scale_factor=2)) == "Upsample(scale_factor=2.0, mode='nearest')"
+
+
+def test_cross_map_lrn_has_the_values_of_pytorch():
+    x = (ember.arange(10, dtype=ember.float64) * 1.7 + 0.2).sin().reshape(1, 5, 1, 2)
+    layer = nn.CrossMapLRN2d(3, alpha=0.1)
+    assert repr(layer) == "CrossMapLRN2d(3, alpha=0.1, beta=0.75, k=1)"
+    assert layer(x).flatten().tolist() == pytest.approx(
+        [
+            0.197509,
+            0.910388,
+            -0.435283,
+            -0.792428,
+            0.635618,
+            0.628262,
+            -0.787844,
+            -0.432669,
+            0.907297,
+            0.200771,
+        ],
+        abs=1e-6,
+    )
+    with pytest.raises(ValueError, match="CrossMapLRN2d: Expected input to be 4D, got 2D instead."):
+        layer(ember.ones(2, 2))
