@@ -1,6 +1,6 @@
 """`torch.backends.cudnn`: whether and how convolutions on a real GPU use cuDNN.
 
-The settings are plain attributes. They mean nothing on the CPU and on simulated GPUs, as in PyTorch.
+The settings are plain attributes; on the CPU and on simulated GPUs they change nothing.
 
 >>> import ember as torch
 >>> torch.backends.cudnn.benchmark = True
