@@ -19,13 +19,13 @@ REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 def zeros_of(spec: Spec, like: Any) -> Any:
     """Zeros in the shape of a spec, otherwise like a tensor."""
-    return like.newzeros_of(spec.shape)
+    return like.new_zeros(spec.shape)
 
 
 def check_index(name: str, index: Tensor, what: str = "index") -> Tensor:
     """The index as int64; RuntimeError if it is not an integer tensor."""
     check(
-        index.dtype in (dtypes.int64, dtypes.int32),
+        index.dtype in (dtypes.int64, dtypes.int32) or index.numel() == 0,
         RuntimeError,
         f"{name}(): Expected dtype int32/int64 for {what}, got {index.dtype}: convert it with .long()",
     )
@@ -73,7 +73,7 @@ def _scatter_gradient(
         by_input = scatter_op(g, dim, index, 0.0)
         by_src = gather_op(g, dim, index) if is_tensor else None
     elif reduce == "mean":
-        count = input.new_ones(input.shape) if include_self else input.newzeros_of(input.shape)
+        count = input.new_ones(input.shape) if include_self else input.new_zeros(input.shape)
         ones = input.new_ones(index.shape)
         count = scatter_op(count, dim, index, ones, "sum").clamp(min=1)
         by_input = g / count if include_self else scatter_op(g, dim, index, 0.0)
@@ -101,7 +101,7 @@ def _product_gradient(
     nonzero = part.masked_fill(part == 0, 1)
     base = input.masked_fill(input == 0, 1) if include_self else input.new_ones(input.shape)
     product = scatter_op(base, dim, index, nonzero, "prod")
-    zeros = (input == 0).to(g.dtype) if include_self else input.newzeros_of(input.shape)
+    zeros = (input == 0).to(g.dtype) if include_self else input.new_zeros(input.shape)
     zeros = scatter_op(zeros, dim, index, zero_src, "sum")
     others = gather_op(product, dim, index) / nonzero
     left = gather_op(zeros, dim, index) - zero_src
@@ -121,7 +121,7 @@ def _part(src: Any, index: Any) -> Any:
 def _padded(part: Any, src: Any) -> Any:
     if part.shape == src.shape:
         return part
-    whole = src.newzeros_of(src.shape)
+    whole = src.new_zeros(src.shape)
     whole[tuple(slice(n) for n in part.shape)] = part
     return whole
 
@@ -131,7 +131,7 @@ scatter_op.grad = _scatter_gradient
 
 def _check_places(name: str, input: Tensor, dim: int, index: Tensor) -> None:
     check(
-        max(index.ndim, 1) == max(input.ndim, 1),
+        max(index.ndim, 1) == max(input.ndim, 1) or index.numel() == 0,
         RuntimeError,
         "Index tensor must have the same number of dimensions as input tensor",
     )
@@ -235,7 +235,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         "`torch.argmax` or `torch.argsort` to get valid indices.",
     )
     if dim is None:
-        return gather_op(input.reshape(-1), 0, indices.reshape(-1))  # type: ignore[attr-defined]
+        flat = indices.reshape(-1)  # type: ignore[attr-defined]
+        return gather_op(input.reshape(-1), 0, _from_front(flat, input.numel()))  # type: ignore[attr-defined]
     check(
         input.ndim == indices.ndim,
         RuntimeError,
@@ -246,7 +247,12 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     shape = list(broadcast_shapes(with_size(input.shape, dim, 1), with_size(indices.shape, dim, 1)))
     source = input.expand(with_size(shape, dim, input.shape[dim]))  # type: ignore[attr-defined]
     places = indices.expand(with_size(shape, dim, indices.shape[dim]))  # type: ignore[attr-defined]
-    return gather_op(source, dim, places)
+    return gather_op(source, dim, _from_front(places, source.shape[dim]))
+
+
+def _from_front(places: Any, size: int) -> Any:
+    """Negative indices counted from the end; others as they are, to be checked where they are used."""
+    return places + (places < 0).to(places.dtype) * size
 
 
 def with_size(shape: Any, dim: int, size: int) -> tuple[int, ...]:

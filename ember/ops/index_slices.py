@@ -6,11 +6,12 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OPS, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import wrap_dim
+from ember.ops.create import zeros_like
 from ember.ops.gathering import check_index, scatter_op, with_size, zeros_of
 
 API = FUNCTION | METHOD | INPLACE | OUT
@@ -153,9 +154,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).",
         )
         if value.requires_grad:
-            shape = with_size(input.shape, dim, index.numel()) if input.ndim else ()
-            source = value.to(input.dtype).expand(shape)  # type: ignore[attr-defined]
-            return index_copy_op(input, dim, index.long(), source)  # type: ignore[attr-defined]
+            mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)  # type: ignore[attr-defined]
+            return OPS["where"](mask, value.to(input.dtype), input)  # type: ignore[attr-defined]
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, complex) and not input.is_complex():
         raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")

@@ -33,7 +33,7 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> Spec | None:
 
 index.grad = lambda g, input_spec, indices: (
     index_put_op(_zeros(input_spec), indices, g, True),
-    [None] * sum(1 for i in indices if i is not None),
+    [None] * len(indices),
 )
 
 
@@ -62,7 +62,7 @@ def index_put_op(input: Tensor, indices: Sequence[Tensor | None], values: Tensor
 
 def _index_put_gradient(g: Any, input_spec: Spec, indices: Any, values_spec: Spec, accumulate: bool) -> Any:
     kept = g if accumulate else index_put_op(g, indices, g.new_zeros(()), False)
-    return kept, [None for i in indices if i is not None], index(g, indices)
+    return kept, [None] * len(indices), index(g, indices)
 
 
 index_put_op.grad = _index_put_gradient

@@ -43,10 +43,10 @@ def put_op(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = Fals
     return input.spec.with_shape(tuple(input.shape))
 
 
-put_op.grad = lambda g, index, source, accumulate: (
-    g if accumulate else put_op(g, index, source.newzeros_of(source.shape), False),
+put_op.grad = lambda g, index, source, source_spec, accumulate: (
+    g if accumulate else put_op(g, index, source.new_zeros(source.shape), False),
     None,
-    take_op(g, index),
+    take_op(g, index).reshape(source_spec.shape),
 )
 
 
@@ -105,7 +105,7 @@ masked_select_op.grad = lambda g, input_spec, mask: (_unselected(g, input_spec, 
 
 def _unselected(g: Any, spec: Spec, mask: Any) -> Any:
     shape = broadcast_shapes(spec.shape, tuple(mask.shape))
-    return masked_scatter_op(g.newzeros_of(shape), mask, g)
+    return masked_scatter_op(g.new_zeros(shape), mask, g)
 
 
 @composite(PLAIN)
@@ -124,7 +124,7 @@ def masked_scatter_op(input: Tensor, mask: Tensor, source: Tensor) -> Spec:
 def _masked_scatter_gradient(g: Any, mask: Any, source_spec: Spec) -> Any:
     kept = g.masked_fill(mask, 0)
     taken = masked_select_op(g, mask)
-    whole = g.newzeros_of((source_spec.numel,))
+    whole = g.new_zeros((source_spec.numel,))
     whole[: taken.numel()] = taken
     return kept, None, whole.reshape(source_spec.shape)
 
