@@ -11,6 +11,8 @@ import argparse
 import difflib
 import importlib
 import inspect
+import keyword
+import pkgutil
 import sys
 import types
 from pathlib import Path
@@ -67,19 +69,37 @@ def public_names(place, recorded):
     )
 
 
-def parameters(thing):
-    """The parameters of a function, op or class as they are written in a signature."""
+def parameters(thing, receiver=None):
+    """The parameters of a function, op or class as they are written in a signature.
+
+    `receiver` is the first parameter's name where the thing is a method. The in-place form of an op
+    has the op's parameters, and a view op's first one, a layout inside, is a tensor outside.
+    """
+    base = registry.OPS.get(getattr(thing, "__name__", "").removesuffix("_"))
     if isinstance(thing, Op):
-        return op_parameters(thing)
+        texts = op_parameters(thing)
+    elif isinstance(base, Op) and thing.__name__.endswith("_"):
+        texts = op_parameters(base)
+    else:
+        texts = signature_parameters(thing)
+    if texts and texts[0] in ("layout", "input") and (receiver or isinstance(thing, Op)):
+        texts[0] = receiver or "input"
+    return ", ".join(texts)
+
+
+def signature_parameters(thing):
+    """The parameters of a Python function or class, each as text, without annotations."""
     try:
         signature = inspect.signature(thing)
     except (TypeError, ValueError):
-        return "*args, **kwargs"
+        return ["*args", "**kwargs"]
     plain = [
         parameter.replace(annotation=inspect.Parameter.empty, default=shown_default(parameter))
         for parameter in signature.parameters.values()
+        if not parameter.name.startswith("_")
     ]
-    return str(inspect.Signature(plain))[1:-1]
+    text = str(inspect.Signature(plain))[1:-1]
+    return [text] if not text or "(" in text else text.split(", ")
 
 
 class Shown:
@@ -112,24 +132,20 @@ def literal(value):
 
 
 def op_parameters(op):
-    """The parameters of an op: positional ones, then those that go by name, then `out`."""
+    """The parameters of an op, each as text: positional ones, then those that go by name."""
     texts = []
     for place, (name, default) in enumerate(zip(op.parameters, op.defaults, strict=True)):
         if place == op.positional:
             texts.append("*")
         required = repr(default) == "<required>"
         texts.append(name if required else f"{name}={literal(default)}")
-    return ", ".join(texts)
+    return texts
 
 
 def first_paragraph(thing):
     """The first paragraph of a docstring on one line; "" where there is none."""
     text = inspect.getdoc(thing) or ""
     return " ".join(text.split("\n\n")[0].split())
-
-
-def is_callable(thing):
-    return callable(thing) and not isinstance(thing, type)
 
 
 def describe(name, thing):
@@ -180,7 +196,8 @@ def compatibility(version, recorded):
 def stub_function(name, thing, indent="", returns="Tensor"):
     """The stub of one function or method."""
     result = returns if isinstance(thing, Op) else "Any"
-    return f"{indent}def {name}({parameters(thing)}) -> {result}: ...\n"
+    inside = parameters(thing, receiver="self" if indent else None)
+    return f"{indent}def {name}({inside}) -> {result}: ...\n"
 
 
 def stub_tensor():
@@ -188,7 +205,7 @@ def stub_tensor():
     lines = ["class Tensor:\n"]
     for name in sorted(set(dir(ember.Tensor)) - set(dir(object))):
         thing = inspect.getattr_static(ember.Tensor, name)
-        if not name.isidentifier() or (name.startswith("_") and not name.startswith("__")):
+        if keyword.iskeyword(name) or (name.startswith("_") and not name.startswith("__")):
             continue
         if isinstance(thing, (staticmethod, classmethod)) or name in ("__slots__", "__module__"):
             continue
@@ -202,7 +219,9 @@ def stub_tensor():
 def stub():
     """ember/__init__.pyi: what `import ember as torch` offers to editors and type checkers."""
     lines = [f"# {NOTE}\n", "from typing import Any\n\n"]
-    names = [name for name in sorted(vars(ember)) if not name.startswith("_")]
+    names = [
+        name for name in sorted(set(dir(ember))) if not name.startswith("_") and has(ember, name)
+    ]
     functions = []
     for name in [*names, "__version__"]:
         thing = getattr(ember, name)
@@ -229,6 +248,10 @@ def stub():
 
 def generate():
     """Every generated file's path and text."""
+    # What is loaded must not decide what is listed.
+    for info in pkgutil.iter_modules(ember.__path__):
+        if not info.name.startswith("_"):
+            importlib.import_module(f"ember.{info.name}")
     version, recorded = pytorch_names()
     texts = {
         ROOT / "ember" / "__init__.pyi": stub(),
