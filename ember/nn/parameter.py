@@ -54,6 +54,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if data is None:
             data = ops.empty(0)
         check(isinstance(data, Tensor), TypeError, f"Parameter wants a Tensor, got {type(data)}")
+        check(
+            not requires_grad or data.is_floating_point() or data.is_complex(),
+            RuntimeError,
+            "Only Tensors of floating point and complex dtype can require gradients",
+        )
         if type(data) in (Tensor, Parameter):
             parameter = Tensor.__new__(cls)
             parameter._array = data._array

@@ -46,6 +46,26 @@ def _reflections(vectors):
     return product
 
 
+def _reflectors(matrix):
+    """Columns whose `_reflections`, times the signs on their diagonal, give an orthogonal `matrix`.
+
+    The Householder QR decomposition, a column at a time; R is then the diagonal of the signs.
+    """
+    rest, found = matrix, []
+    for place in range(matrix.size(-1)):
+        column = rest[..., place:, place]
+        head = column[..., :1]
+        norm = (column * column).sum(-1, keepdim=True).sqrt()
+        target = ops.where(head < 0, norm, -norm)  # the other sign: no cancellation below
+        below = column[..., 1:] / (head - target)
+        above = ops.zeros_like(rest[..., :place, place])
+        vector = ops.cat([above, ops.ones_like(head), below], dim=-1).unsqueeze(-1)
+        scale = ((target - head) / target).unsqueeze(-1)
+        rest = rest - scale * vector @ (vector.mT @ rest)
+        found.append(ops.cat([above, target.sign(), below], dim=-1))
+    return ops.stack(found, dim=-1)
+
+
 class _Orthogonal(Module):
     """An orthogonal matrix of the original's shape, by one of three maps.
 
@@ -100,16 +120,19 @@ class _Orthogonal(Module):
             f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape "
             f"{Q.shape}.",
         )
-        check(
-            "base" in self._buffers,
-            NotImplementedError,
-            "It is not possible to assign to the orthogonal parametrizations when "
-            "use_trivialization=False.",
-        )
         rows, cols = Q.shape[-2:]
         wide = rows < cols
         if wide:
             Q, rows, cols = Q.mT, cols, rows
+        if "base" not in self._buffers:
+            check(
+                self.orthogonal_map == "householder",
+                NotImplementedError,
+                "It is not possible to assign to the matrix exponential or the Cayley "
+                "parametrizations when use_trivialization=False.",
+            )
+            start = _reflectors(Q if _is_orthogonal(Q) else _make_orthogonal(Q))
+            return start.mT if wide else start
         if rows == cols or self.orthogonal_map == "householder":
             base = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
         if rows != cols:

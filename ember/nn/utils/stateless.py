@@ -88,13 +88,51 @@ def _reparametrize_module(
                 held.pop(name, None)
 
 
-def call_with(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights, strict):
-    """What `functional_call` here and `torch.func.functional_call` share."""
+def _merged(dicts):
+    """One dict of several. ValueError for a key in two of them, or what is no dict."""
+    if isinstance(dicts, dict):
+        return dicts
+    check(
+        isinstance(dicts, (list, tuple)) and all(isinstance(d, dict) for d in dicts),
+        ValueError,
+        "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+        f"{type(dicts)}",
+    )
+    merged = {}
+    for one in dicts:
+        repeated = sorted(merged.keys() & one.keys())
+        check(
+            not repeated,
+            ValueError,
+            f"{repeated} appeared in multiple dictionaries; behavior of functional call is "
+            "ambiguous",
+        )
+        merged.update(one)
+    return merged
+
+
+def call_with(
+    module, parameter_and_buffer_dicts, args=None, kwargs=None, *, tie_weights=True, strict=False
+):
+    """Call a module with other tensors in the place of its own: `torch.func.functional_call`.
+
+    The tensors come by dotted name, in a dict or several. Buffers that forward assigns are put
+    into the dict. With `tie_weights`, shared members are replaced together; with `strict`, every
+    member must be given and no other name (RuntimeError).
+
+    >>> import ember as torch
+    >>> from ember.nn.utils.stateless import call_with
+    >>> layer = torch.nn.Linear(1, 1)
+    >>> given = {"weight": torch.tensor([[2.0]]), "bias": torch.tensor([3.0])}
+    >>> call_with(layer, given, torch.ones(1, 1))
+    tensor([[5.]])
+    """
+    given = _merged(parameter_and_buffer_dicts)
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
         args = (args,)
-    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
+    with _reparametrize_module(module, given, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
 
