@@ -69,18 +69,12 @@ class LBFGS(Optimizer):
             "LBFGS doesn't support per-parameter options (parameter groups)",
         )
         self._params = self.param_groups[0]["params"]
-        self._numel_cache: int | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._params, self._numel_cache = self.param_groups[0]["params"], None
+        self._params = self.param_groups[0]["params"]
 
     # ------------------------------------------------------------------ parameters as one vector
-
-    def _numel(self) -> int:
-        if self._numel_cache is None:
-            self._numel_cache = sum(p.numel() * (2 if p.is_complex() else 1) for p in self._params)
-        return self._numel_cache
 
     def _gather_flat_grad(self) -> Tensor:
         parts = []
@@ -136,8 +130,12 @@ class LBFGS(Optimizer):
         return first_loss
 
 
+# What an optimizer keeps from one step to the next, in the order of PyTorch's checkpoints
+_KEPT = ("d", "t", "old_dirs", "old_stps", "ro", "H_diag", "prev_flat_grad", "prev_loss")
+
+
 class _Iterations:
-    """The iterations of one step; what lasts until the next step is in the optimizer's state."""
+    """The iterations of one step. Attributes have the names of the state that they come from."""
 
     def __init__(
         self,
@@ -147,72 +145,66 @@ class _Iterations:
         closure: Callable[[], Any],
     ):
         self.optimizer, self.group, self.state, self.closure = optimizer, group, state, closure
-        self.direction: Any = state.get("d")
-        self.step_size: Any = state.get("t")
+        self.d: Any  # the direction
+        self.t: Any  # the step along it
+        for name in _KEPT:
+            setattr(self, name, state.get(name))
         self.evaluations = 1
 
     def run(self, loss: float, grad: Tensor) -> None:
         """Iterate from the present parameters until done, and save the state."""
         group, state = self.group, self.state
-        count = 0
-        while count < group["max_iter"]:
-            count += 1
+        change, lr = group["tolerance_change"], _get_value(group["lr"])
+        for count in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
             self._choose_direction(grad)
-            state["prev_flat_grad"] = _copied(state.get("prev_flat_grad"), grad)
-            state["prev_loss"] = previous_loss = loss
-            lr = _get_value(group["lr"])
+            self.prev_flat_grad = _copied(self.prev_flat_grad, grad)
+            self.prev_loss = previous_loss = loss
             first = state["n_iter"] == 1
-            self.step_size = min(1.0, 1.0 / grad.abs().sum()) * lr if first else lr
-            slope = grad.dot(self.direction)
-            if slope > -group["tolerance_change"]:
+            self.t = min(1.0, 1.0 / grad.abs().sum()) * lr if first else lr
+            slope = grad.dot(self.d)
+            if slope > -change:
                 break
             loss, grad, used, flat = self._move(loss, grad, slope, count == group["max_iter"])
             self.evaluations += used
             state["func_evals"] += used
             if count == group["max_iter"] or self.evaluations >= group["max_eval"] or flat:
                 break
-            change = group["tolerance_change"]
-            if (self.direction * self.step_size).abs().max() <= change or abs(
-                loss - previous_loss
-            ) < change:
+            if (self.d * self.t).abs().max() <= change or abs(loss - previous_loss) < change:
                 break
-        state["d"], state["t"] = self.direction, self.step_size
+        state.update((name, getattr(self, name)) for name in _KEPT)
 
     def _choose_direction(self, grad: Tensor) -> None:
-        state = self.state
-        if state["n_iter"] == 1:
-            self.direction = grad.neg()
-            state["old_dirs"], state["old_stps"], state["ro"], state["H_diag"] = [], [], [], 1
+        if self.state["n_iter"] == 1:
+            self.d = grad.neg()
+            self.old_dirs, self.old_stps, self.ro, self.H_diag = [], [], [], 1
             return
-        change = grad.sub(state["prev_flat_grad"])
-        moved = self.direction.mul(self.step_size)
+        change = grad.sub(self.prev_flat_grad)
+        moved = self.d.mul(self.t)
         curvature = change.dot(moved)
         if curvature > 1e-10:  # else the update would not keep H positive definite
-            if len(state["old_dirs"]) == self.group["history_size"]:
-                for kept in (state["old_dirs"], state["old_stps"], state["ro"]):
+            if len(self.old_dirs) == self.group["history_size"]:
+                for kept in (self.old_dirs, self.old_stps, self.ro):
                     kept.pop(0)
-            state["old_dirs"].append(change)
-            state["old_stps"].append(moved)
-            state["ro"].append(1.0 / curvature)
-            state["H_diag"] = curvature / change.dot(change)
-        self.direction = self._two_loop(grad)
+            self.old_dirs.append(change)
+            self.old_stps.append(moved)
+            self.ro.append(1.0 / curvature)
+            self.H_diag = curvature / change.dot(change)
+        self.d = self._two_loop(grad)
 
     def _two_loop(self, grad: Tensor) -> Tensor:
         """-H·grad by the two-loop recursion over the history."""
-        state = self.state
-        changes, moves, inverse = state["old_dirs"], state["old_stps"], state["ro"]
-        if state.get("al") is None:
-            state["al"] = [None] * self.group["history_size"]
-        weights = state["al"]
+        if self.state.get("al") is None:
+            self.state["al"] = [None] * self.group["history_size"]
+        weights, count = self.state["al"], len(self.old_dirs)
         q = grad.neg()
-        for i in reversed(range(len(changes))):
-            weights[i] = moves[i].dot(q) * inverse[i]
-            q.add_(changes[i], alpha=-_get_value(weights[i]))
-        direction = q.mul(state["H_diag"])
-        for i in range(len(changes)):
-            weight = changes[i].dot(direction) * inverse[i]
-            direction.add_(moves[i], alpha=_get_value(weights[i] - weight))
+        for i in reversed(range(count)):
+            weights[i] = self.old_stps[i].dot(q) * self.ro[i]
+            q.add_(self.old_dirs[i], alpha=-_get_value(weights[i]))
+        direction = q.mul(self.H_diag)
+        for i in range(count):
+            weight = self.old_dirs[i].dot(direction) * self.ro[i]
+            direction.add_(self.old_stps[i], alpha=_get_value(weights[i] - weight))
         return direction
 
     def _move(
@@ -227,17 +219,13 @@ class _Iterations:
             start = optimizer._clone_param()
 
             def evaluate(step_size: float) -> tuple[float, Tensor]:
-                return optimizer._directional_evaluate(
-                    self.closure, start, step_size, self.direction
-                )
+                return optimizer._directional_evaluate(self.closure, start, step_size, self.d)
 
-            loss, grad, self.step_size, used = strong_wolfe(
-                evaluate, self.step_size, self.direction, loss, grad, slope
-            )
-            optimizer._add_grad(_get_value(self.step_size), self.direction)
+            loss, grad, self.t, used = strong_wolfe(evaluate, self.t, self.d, loss, grad, slope)
+            optimizer._add_grad(_get_value(self.t), self.d)
         else:
             used = 0
-            optimizer._add_grad(_get_value(self.step_size), self.direction)
+            optimizer._add_grad(_get_value(self.t), self.d)
             if last:  # nobody would read what another evaluation says
                 return loss, grad, used, False
             loss = float(self.closure())

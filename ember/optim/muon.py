@@ -114,9 +114,9 @@ def orthogonalised(
     a, b, c = coefficients
     tall = matrix.size(0) > matrix.size(1)
     x = matrix.to(dtypes.bfloat16)
-    x = x.T if tall else x
+    x = x.t() if tall else x
     x = x.div(x.norm().clamp(min=eps))
     for _ in range(steps):
-        gram = x @ x.T
+        gram = x @ x.t()
         x = ops.addmm(x, ops.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+    return x.t() if tall else x

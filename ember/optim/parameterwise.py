@@ -98,7 +98,7 @@ class ParameterwiseOptimizer(Optimizer):
 
 
 def advanced(step: Tensor) -> float:
-    """Add 1 to a counter and read it; on the CPU in its memory, which takes less than an op does."""
+    """Add 1 to a counter and read it; on the CPU in its memory, which is quicker than an op."""
     if step.device is CPU and current_executor() is None:
         check_write(step)
         cell = step._array.host()
