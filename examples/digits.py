@@ -87,7 +87,7 @@ def train(net, batches, epochs, amp, rate):
             scaler.update()
             scheduler.step()
             losses.append(loss.item())
-            bar.set_postfix(loss=f"{losses[-1]:.4f}")
+            bar.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
         mean = sum(losses[-len(batches) :]) / len(batches)
         print(f"epoch {epoch + 1}: mean loss {mean:.4f}", flush=True)
     return losses

@@ -117,7 +117,9 @@ class Ledger:
         """Write the table to `file`, by default the standard output."""
         from rich.console import Console
 
-        Console(file=file or sys.stdout).print(self.table())
+        file = file or sys.stdout
+        width = None if file.isatty() else 110  # a file has no width, and lines are long
+        Console(file=file, width=width).print(self.table())
 
 
 def _direction(source: str, target: str) -> str:
