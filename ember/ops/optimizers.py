@@ -42,6 +42,7 @@ def _either(name: str) -> Any:
     def function(x: Any, *others: Any) -> Any:
         return getattr(x, name)(*others) if isinstance(x, Tensor) else primitive(x, *others)
 
+    function.__doc__ = f"The primitive `{name}`, of formulas or of tensors."
     return function
 
 

@@ -34,7 +34,7 @@ class Adam(ParameterwiseOptimizer):
     >>> optimizer = torch.optim.Adam([weight], lr=0.5)
     >>> weight.sum().backward()
     >>> optimizer.step()
-    >>> weight.item()
+    >>> round(weight.item(), 6)
     -0.5
     """
 

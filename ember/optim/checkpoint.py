@@ -119,5 +119,5 @@ def _mapped(function: Callable[[str | None, Tensor], Tensor], value: Any, key: A
     if isinstance(value, dict):
         return {name: _mapped(function, entry, name) for name, entry in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return type(value)(_mapped(function, entry) for entry in value)  # type: ignore[call-arg]
+        return type(value)(_mapped(function, entry) for entry in value)
     return value

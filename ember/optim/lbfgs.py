@@ -113,7 +113,7 @@ class LBFGS(Optimizer):
     # ------------------------------------------------------------------ the step
 
     @no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any]) -> Any:
         """Minimise for up to `max_iter` iterations; returns what the first call of `closure`
         returned."""
         check(len(self.param_groups) == 1, RuntimeError, "LBFGS has exactly one parameter group")

@@ -26,7 +26,7 @@ class NAdam(ParameterwiseOptimizer):
     >>> weight.sum().backward()
     >>> optimizer.step()
     >>> round(weight.item(), 4)
-    -0.5312
+    -0.5282
     """
 
     _later_options = (

@@ -252,7 +252,7 @@ class Optimizer:
     def _patch_step_function(self) -> None:
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"
         if not getattr(type(self).step, "hooked", None):
-            type(self).step = self.profile_hook_step(type(self).step)  # type: ignore[method-assign]
+            type(self).step = self.profile_hook_step(type(self).step)
 
     @staticmethod
     def profile_hook_step(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -287,7 +287,7 @@ class Optimizer:
                 hook(self, args, kwargs)
             return out
 
-        hooked_step.hooked = True  # type: ignore[attr-defined]
+        hooked_step.hooked = True
         return hooked_step
 
     def _devices(self) -> list[Any]:

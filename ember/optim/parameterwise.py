@@ -77,7 +77,7 @@ class ParameterwiseOptimizer(Optimizer):
         if state is None:
             return {}
         self.state[param].update(state)
-        return self.state[param]  # type: ignore[no-any-return]
+        return self.state[param]
 
     @staticmethod
     def _count(param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:
@@ -106,7 +106,7 @@ def advanced(step: Tensor) -> float:
         written(step)
         return float(cell)
     step += 1
-    return step.item()  # type: ignore[no-any-return]
+    return step.item()
 
 
 def in_tensors(group: dict[str, Any]) -> bool:

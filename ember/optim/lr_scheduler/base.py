@@ -99,11 +99,11 @@ def _track_steps(optimizer: Optimizer) -> None:
     def marked(*args: Any, **kwargs: Any) -> Any:
         target = reference()
         if target is not None:
-            target._opt_called = True  # type: ignore[attr-defined]
+            target._opt_called = True
         return step(*args, **kwargs)
 
-    marked._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    optimizer.step = marked  # type: ignore[method-assign]
+    marked._wrapped_by_lr_sched = True
+    optimizer.step = marked
 
 
 class LRScheduler:

@@ -438,7 +438,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = 1 + _pi_fraction(self.T_cur, self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
-    def step(self, epoch: float | None = None) -> None:  # type: ignore[override]
+    def step(self, epoch: float | None = None) -> None:
         """Go on by one epoch, or to `epoch`, which may be a fraction. ValueError for a negative
         one."""
         if epoch is None and self.last_epoch < 0:

@@ -124,7 +124,7 @@ class SequentialLR(_Composed):
         elif hasattr(scheduler, "last_epoch"):
             scheduler.last_epoch -= 1
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Go on by one epoch, of the schedule whose turn it is."""
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -163,10 +163,10 @@ class ChainedScheduler(_Composed):
         optimizer = optimizer or getattr(schedulers[0], "optimizer", None)
         _check_members("ChainedScheduler", schedulers, optimizer)
         self._schedulers = list(schedulers)
-        self.optimizer = optimizer  # type: ignore[assignment]
+        self.optimizer = optimizer
         self._last_lr = self._rates()
 
-    def step(self) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Go on by one epoch of every schedule."""
         for scheduler in self._schedulers:
             scheduler.step()

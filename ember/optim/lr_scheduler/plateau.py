@@ -100,7 +100,7 @@ class ReduceLROnPlateau(LRScheduler):
         )
         return a > limit if self.mode == "max" else a < limit
 
-    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
+    def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:
         """Take the measure of one more epoch, and lower the rates if it is time."""
         current = float(metrics)
         if epoch is None:
