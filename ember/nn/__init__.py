@@ -1,8 +1,9 @@
 """Neural networks: modules, their functions, initialisers and tools."""
 
-from ember.nn import functional, init, modules, parameter, utils
+from ember.nn import functional, init, modules, parallel, parameter, utils
 from ember.nn.modules import *
 from ember.nn.modules import __all__ as _module_names
+from ember.nn.parallel import DataParallel
 from ember.nn.parameter import (
     Buffer,
     Parameter,
@@ -12,12 +13,14 @@ from ember.nn.parameter import (
 
 __all__ = [
     "Buffer",
+    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
     "functional",
     "init",
     "modules",
+    "parallel",
     "parameter",
     "utils",
     *_module_names,
