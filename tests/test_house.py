@@ -43,7 +43,7 @@ OPEN_LEVEL = 7
 STANDS_ON = {
     "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
     "cuda": {"amp"},
-    "nn": {"autograd"},
+    "nn": {"autograd", "cuda"},  # DataParallel speaks of GPUs
     "optim": {"nn"},  # averaged models are modules
     "utils": {"autograd"},  # checkpointing is an autograd function
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 FAMILIES = (
     "formats", "arithmetic", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
-    "views", "create", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "operators", "gathering", "index_slices", "masks", "sorting",
+    "views", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "operators", "gathering", "index_slices", "masks", "sorting",
     "random_fill", "random", "sampling",
     "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
     "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.dtypes import from_numpy_dtype
 from ember.errors import check
-from ember.kernel.array import contiguous_spec, spec_of
+from ember.kernel.array import spec_of
 from ember.layout import like_strides
 from ember.ops.formats import preserve_format
 
@@ -378,134 +377,7 @@ def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
     return tensor(data, dtype=dtype, device=self.device if device is None else device, **kwargs)
 
 
-# ranges
-
-
-@composite(FUNCTION | OUT)
-def arange(*bounds: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **kw: Any) -> Tensor:
-    """Numbers from start (0) to before end in steps of step (1). arange(end), arange(start, end, step)."""
-    start, end, step = _bounds(bounds, kw)
-    numbers = [n.item() if isinstance(n, (Tensor, np.generic)) else n for n in (start, end, step)]
-    if dtype is None:
-        integral = all(isinstance(n, int) for n in numbers)
-        dtype = dtypes.int64 if integral else modes.get_default_dtype()
-    start, end, step = numbers
-    check(step != 0, RuntimeError, "step must be nonzero")
-    check(
-        all(math.isfinite(n) for n in (start, end)),
-        RuntimeError,
-        f"unsupported range: {start} -> {end}",
-    )
-    check(
-        (step > 0 and end >= start) or (step < 0 and end <= start),
-        RuntimeError,
-        "upper bound and lower bound inconsistent with step sign",
-    )
-    if dtype.category == dtypes.INTEGRAL:
-        start, end, step = int(start), int(end), int(step)
-        count = max(0, -((start - end) // step))
-        values = (start + step * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
-    else:
-        count = math.ceil((end - start) / step)
-        values = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
-    return finish(from_values(values, dtype, place(device)), requires_grad)
-
-
-def _bounds(bounds: tuple[Any, ...], kw: dict[str, Any]) -> tuple[Any, Any, Any]:
-    named = dict(kw)
-    for name in ("layout", "pin_memory"):
-        named.pop(name, None)
-    positions = ("end",) if len(bounds) == 1 and "end" not in named else ("start", "end", "step")
-    named = {**dict(zip(positions, bounds, strict=False)), **named}
-    check("end" in named and len(bounds) <= 3, TypeError, "arange() takes (end), (start, end) or (start, end, step)")
-    return named.get("start", 0), named["end"], named.get("step", 1)
-
-
-@composite(FUNCTION | OUT, name="range")
-def range_(start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None) -> Tensor:
-    """Deprecated: from start to end, both included."""
-    count = int((end - start) / step) + 1
-    dtype = dtype or modes.get_default_dtype()
-    values = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
-    return finish(from_values(values, dtype, place(device)))
-
-
-@composite(FUNCTION | OUT)
-def linspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **kw: Any,
-) -> Tensor:
-    """`steps` evenly spaced numbers from start to end, both included."""
-    check(steps >= 0, RuntimeError, "number of steps must be non-negative")
-    start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
-    complex_ = isinstance(start, complex) or isinstance(end, complex)
-    dtype = dtype or (modes.get_default_dtype().to_complex() if complex_ else modes.get_default_dtype())
-    work = np.complex128 if dtype.is_complex else np.float64
-    index = np.arange(steps)
-    step = (end - start) / (steps - 1) if steps > 1 else 0
-    if dtype.category == dtypes.INTEGRAL:
-        start, end = int(start), int(end)
-        step = np.float32((end - start) / (steps - 1)) if steps > 1 else 0
-        low = np.trunc(start + (np.float32(step) * index.astype(np.float32))).astype(np.int64)
-        high = np.trunc(end - (np.float32(step) * (steps - 1 - index).astype(np.float32))).astype(np.int64)
-        values = np.where(index < steps // 2, low, high)
-    else:
-        low, high = start + work(step) * index, end - work(step) * (steps - 1 - index)
-        values = np.where(index < steps // 2, low, high) if steps > 1 else np.array([start] * steps)
-    return finish(from_values(values.astype(dtype.numpy), dtype, place(device)), requires_grad)
-
-
-@composite(FUNCTION | OUT)
-def logspace(
-    start: Any,
-    end: Any,
-    steps: int,
-    base: float = 10.0,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **kw: Any,
-) -> Tensor:
-    """base to the powers of `linspace(start, end, steps)`."""
-    check(steps >= 0, RuntimeError, "number of steps must be non-negative")
-    start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
-    dtype = dtype or modes.get_default_dtype()
-    powers = np.linspace(start, end, steps) if steps != 1 else np.array([start], dtype=np.float64)
-    with np.errstate(all="ignore"):
-        values = np.power(base, powers).astype(dtype.numpy)
-    return finish(from_values(values, dtype, place(device)), requires_grad)
-
-
-@composite(FUNCTION | OUT)
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: DType | None = None,
-    device: Any = None,
-    requires_grad: bool = False,
-    **kw: Any,
-) -> Tensor:
-    """Ones on the main diagonal of an n x m matrix of zeros."""
-    check(n >= 0, RuntimeError, f"n must be greater or equal to 0, got {n}")
-    check(m is None or m >= 0, RuntimeError, f"m must be greater or equal to 0, got {m}")
-    dtype = dtype or modes.get_default_dtype()
-    return finish(from_values(np.eye(n, m).astype(dtype.numpy), dtype, place(device)), requires_grad)
-
-
 @composite(FUNCTION)
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, **kw: Any) -> Tensor:
     """A 0-dim tensor."""
     return full((), s, dtype=dtype or modes.get_default_dtype(), device=device)
-
-
-def empty_spec(shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
-    """The spec of a contiguous tensor."""
-    return contiguous_spec(shape, dtype, device)

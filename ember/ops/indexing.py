@@ -11,10 +11,10 @@ import numpy as np
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.array import host_copy
+from ember.core.array import full, host_copy
 from ember.core.history import check_write
 from ember.core.registry import METHOD, composite, install_method, library_op
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.device import META
 from ember.errors import check
 from ember.kernel.array import Spec, contiguous_spec
@@ -38,9 +38,6 @@ index.grad = lambda g, input_spec, indices: (
 
 
 def _zeros(spec: Spec) -> Tensor:
-    from ember.core.array import full
-    from ember.core.tensor import tensor_of
-
     return tensor_of(full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0))
 
 
@@ -273,12 +270,6 @@ def _without_lead(value: Tensor, out: Tensor) -> Tensor:
 
 def put_in_place(out: Tensor, indices: Sequence[Any], value: Tensor, accumulate: bool) -> Tensor:
     """Write (or add) values at index tensors of `out` itself."""
-    check(
-        value.dtype is out.dtype or value.ndim == 0 or True,
-        RuntimeError,
-        f"Index put requires the source and destination dtypes match, got {out.dtype.title} for the destination and "
-        f"{value.dtype.title} for the source.",
-    )
     if value.device is not out.device and value.ndim == 0:
         value = value.to(out.device)
     if value.dtype is not out.dtype:
