@@ -198,6 +198,7 @@ class UninitializedTensorMixin:
         )
 
     def share_memory_(self):
+        """Refuse: there is no memory yet."""
         raise RuntimeError(
             "Can't share memory on an uninitialized parameter or buffer. Call `forward` to "
             "initialize the parameters before calling `module.share_memory()`."

@@ -109,3 +109,16 @@ def test_skip_init():
         utils.skip_init(nn.ReLU)
     with pytest.raises(TypeError):
         utils.skip_init(nn.functional.relu)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_gradients_on_several_gpus():
+    parameters = [nn.Parameter(torch.zeros(2, device=d)) for d in ("cuda:0", "cuda:1")]
+    for parameter, values in zip(parameters, ([3.0, 4.0], [0.0, -12.0]), strict=True):
+        parameter.grad = torch.tensor(values, device=parameter.device)
+    total = utils.clip_grad_norm_(parameters, 1.0)
+    assert total.device == parameters[0].device and total.item() == pytest.approx(13.0)
+    assert [p.grad.get_device() for p in parameters] == [0, 1]
+    assert parameters[1].grad.tolist() == pytest.approx([0.0, -12 / 13], rel=1e-5)
+    with pytest.raises(TypeError, match="Found two parameters on different devices"):
+        utils.parameters_to_vector(parameters)

@@ -133,9 +133,8 @@ def test_a_failing_move_leaves_parameter_and_gradient_together():
     assert net.bias.dtype == torch.float32
 
 
+@pytest.mark.usefixtures("no_gpus")
 def test_a_gpu_that_is_not_there_moves_nothing():
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
     net = trained()
     with pytest.raises((AssertionError, RuntimeError)):
         net.cuda()
@@ -148,3 +147,56 @@ def test_an_optimizer_made_before_a_move_still_holds():
     listed = list(net.parameters())
     net.half().float()
     assert all(a is b for a, b in zip(listed, net.parameters(), strict=True))
+
+
+@pytest.mark.usefixtures("gpus")
+def test_cuda_moves_in_place_with_gradients_and_buffers():
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    net(torch.randn(3, 2)).sum().backward()
+    weight, gradient, mean = net[0].weight, net[0].weight.grad, net[1].running_mean
+    values = weight.detach().clone()
+    assert net.cuda() is net and net[0].weight is weight
+    assert str(weight.device) == "cuda:0" and weight.is_leaf and weight.requires_grad
+    assert weight.grad is gradient and gradient.is_cuda
+    assert net[1].running_mean is not mean and net[1].num_batches_tracked.is_cuda
+    assert net.to("cuda:1")[0].weight is weight and weight.get_device() == 1
+    assert torch.equal(net.cpu()[0].weight, values) and gradient.device.type == "cpu"
+
+
+@pytest.mark.usefixtures("gpus")
+def test_moved_parameters_still_train():
+    net = nn.Linear(2, 1).cuda(1)
+    net(torch.ones(4, 2, device="cuda:1")).sum().backward()
+    assert net.weight.grad.get_device() == 1
+    with pytest.raises(RuntimeError, match="cuda:1"):
+        net(torch.ones(4, 2))
+
+
+@pytest.mark.usefixtures("gpus")
+def test_an_ordinal_that_does_not_exist_moves_nothing():
+    net = trained()
+    with pytest.raises(RuntimeError, match="invalid device ordinal"):
+        net.cuda(99)
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
+    assert net.weight.grad.device.type == "cpu"
+
+
+@pytest.mark.usefixtures("gpus")
+def test_loading_keeps_the_device():
+    net = nn.Linear(2, 1).cuda()
+    weight, state = net.weight, nn.Linear(2, 1).double().state_dict()
+    net.load_state_dict(state)
+    assert net.weight is weight and weight.is_cuda and weight.dtype == torch.float32
+    assert torch.equal(weight.cpu(), state["weight"].float())
+    assert state["weight"].device.type == "cpu"
+
+
+@pytest.mark.usefixtures("gpus")
+def test_names_on_a_gpu():
+    net = nn.Linear(1, 1).cuda()
+    with pytest.raises(TypeError, match="cannot assign 'torch.cuda.FloatTensor' as parameter"):
+        net.weight = torch.zeros(1, device="cuda")
+    assert "[torch.float32 of size 1 (GPU 1)]" in repr(nn.ParameterList([torch.ones(1)]).cuda(1))
+    assert "[torch.cuda.FloatTensor of size 1 (GPU 0)]" in repr(
+        nn.ParameterDict({"a": torch.ones(1)}).cuda()
+    )

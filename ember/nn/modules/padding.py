@@ -31,11 +31,11 @@ class _ModePadNd(Module):
 
     __constants__ = ["padding"]
     mode = ""
-    sizes = staticmethod(_pair)
+    _sizes = staticmethod(_pair)
 
     def __init__(self, padding):
         super().__init__()
-        self.padding = self.sizes(padding)
+        self.padding = self._sizes(padding)
 
     def _check_input_dim(self, input):
         """Only circular padding asks for a number of dims of its own."""
@@ -79,14 +79,14 @@ class CircularPad2d(_CircularPadNd):
     """(N, C, H, W) or (C, H, W) continued at the other end."""
 
     wanted_dims = (3, 4)
-    sizes = staticmethod(_quadruple)
+    _sizes = staticmethod(_quadruple)
 
 
 class CircularPad3d(_CircularPadNd):
     """(N, C, D, H, W) or (C, D, H, W) continued at the other end."""
 
     wanted_dims = (4, 5)
-    sizes = staticmethod(_sextuple)
+    _sizes = staticmethod(_sextuple)
 
 
 class _ConstantPadNd(Module):
@@ -152,13 +152,13 @@ class ReflectionPad1d(_ReflectionPadNd):
 class ReflectionPad2d(_ReflectionPadNd):
     """(N, C, H, W) or (C, H, W) mirrored at its edges."""
 
-    sizes = staticmethod(_quadruple)
+    _sizes = staticmethod(_quadruple)
 
 
 class ReflectionPad3d(_ReflectionPadNd):
     """(N, C, D, H, W) or (C, D, H, W) mirrored at its edges."""
 
-    sizes = staticmethod(_sextuple)
+    _sizes = staticmethod(_sextuple)
 
 
 class _ReplicationPadNd(_ModePadNd):
@@ -179,13 +179,13 @@ class ReplicationPad1d(_ReplicationPadNd):
 class ReplicationPad2d(_ReplicationPadNd):
     """(N, C, H, W) or (C, H, W) with its edges repeated."""
 
-    sizes = staticmethod(_quadruple)
+    _sizes = staticmethod(_quadruple)
 
 
 class ReplicationPad3d(_ReplicationPadNd):
     """(N, C, D, H, W) or (C, D, H, W) with its edges repeated."""
 
-    sizes = staticmethod(_sextuple)
+    _sizes = staticmethod(_sextuple)
 
 
 class ZeroPad1d(ConstantPad1d):
