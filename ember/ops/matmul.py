@@ -6,7 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
+from ember.core.registry import FUNCTION, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
@@ -140,22 +140,3 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
         f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and {tensor.dtype.title}",
     )
     return matmul(input, tensor)
-
-
-@composite(API | INPLACE)
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta · input + alpha · mat1 @ mat2."""
-    return _accumulated(input, mm(mat1, mat2), beta, alpha)
-
-
-def _accumulated(input: Tensor, made: Tensor, beta: Any, alpha: Any) -> Tensor:
-    if alpha != 1:
-        made = made * alpha
-    if beta == 0:
-        return made + input.new_zeros(()) if made.shape == broadcast_shapes(made.shape, input.shape) else made
-    check(
-        broadcast_shapes(tuple(input.shape), tuple(made.shape)) == tuple(made.shape),
-        RuntimeError,
-        f"The expanded size of the tensor must match the product's {list(made.shape)}: got {list(input.shape)}",
-    )
-    return made + (input if beta == 1 else input * beta)

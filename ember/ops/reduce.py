@@ -5,14 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from ember import dtypes
+from ember.backends.library import Library
 from ember.core.dispatch import floated
 from ember.core.reduction import ints_to_int64, truth
-from ember.core.registry import FUNCTION, METHOD, OUT, composite, reduction
+from ember.core.registry import (
+    FUNCTION,
+    METHOD,
+    OPS,
+    OUT,
+    SPECIAL,
+    composite,
+    library_op,
+    reduction,
+)
 from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.layout import product, reduced_shape, wrap_dim, wrap_dims
+from ember.kernel.array import Spec
+from ember.layout import reduced_shape, wrap_dim, wrap_dims
+from ember.ops import return_types
+from ember.ops.choices import maximum, minimum, where_
 from ember.scalar import primitives as p
 
 API = FUNCTION | METHOD | OUT
@@ -46,7 +59,7 @@ def amin(a: Any, b: Any) -> Any:
 
 
 def _shared(g: Any, input: Any, result: Any, dim: Any) -> Any:
-    hit = (input == result).to(g.dtype)
+    hit = ((input == result) | (input.isnan() & result.isnan())).to(g.dtype)
     return g * hit / (hit.sum(dim, keepdim=True) if dim else hit)
 
 
@@ -78,101 +91,45 @@ def all_(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return all_of(input, dim, keepdim)
 
 
+# sums and products that are composed
+
+
 @composite(API)
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
-    """The arithmetic mean over `dim`, all dims by default. RuntimeError for integers without a dtype."""
-    found = dtype or input.dtype
-    check(
-        found.category >= dtypes.FLOAT,
-        RuntimeError,
-        f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
-        f"{found.title}",
-    )
-    dims = wrap_dims(dim if dim != () else None, input.ndim)
-    count = product(input.shape[d] for d in dims) if input.ndim else 1
-    if found in dtypes.HALF:
-        return (sum_(input.to(dtypes.float32), dim, keepdim) / count).to(found)
-    return sum_(input, dim, keepdim, dtype=found) / count
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum over `dim` of what is not NaN."""
+    check(not input.is_complex(), RuntimeError, "nansum does not support complex inputs")
+    if input.dtype.category < dtypes.FLOAT:
+        return sum_(input, dim, keepdim, dtype=dtype)
+    return sum_(where_(input.isnan(), 0.0, input), dim, keepdim, dtype=dtype)
 
 
-def moments(input: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean over dims, in two passes."""
-    dims = wrap_dims(dim if dim != () else None, input.ndim)
-    count = product(input.shape[d] for d in dims) if input.ndim else 1
-    work = input.to(dtypes.float32) if input.dtype in dtypes.HALF else input
-    center = sum_(work, dims, True) / count
-    apart = work - center
-    squares = (apart * apart.conj()).real if input.is_complex() else apart * apart
-    below = max(count - correction, 0)
-    variance = sum_(squares, dims, keepdim) / below
-    if not keepdim:
-        center = center.reshape(reduced_shape(input.shape, dims, False))
-    return variance.to(input.dtype.to_real()), center.to(input.dtype)
-
-
-def _correction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, float, bool]:
-    """(dim, correction, keepdim) of var and std, which take several forms."""
-    named = dict(kwargs)
-    positional = list(args)
-    dim = named.pop("dim", named.pop("axis", None))
-    unbiased = named.pop("unbiased", None)
-    if positional and isinstance(positional[0], bool):
-        unbiased = positional.pop(0)
-    elif positional:
-        dim = positional.pop(0)
-        if positional and isinstance(positional[0], bool) and len(positional) >= 1:
-            unbiased = positional.pop(0)
-    keepdim = positional.pop(0) if positional else named.pop("keepdim", False)
-    correction = named.pop("correction", None)
-    check(not named, TypeError, f"var/std got unexpected keyword argument(s): {', '.join(named)}")
-    if correction is None:
-        correction = 1 if unbiased is None or unbiased else 0
-    return dim, correction, keepdim
-
-
-def _check_inexact(name: str, input: Tensor) -> None:
+@composite(API)
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The mean over `dim` of what is not NaN."""
     check(
         input.dtype.category >= dtypes.FLOAT,
         RuntimeError,
-        f"{name} only support floating point and complex dtypes",
+        f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.title}",
     )
+    counts = sum_(~input.isnan(), dim, keepdim)
+    total = sum_(where_(input.isnan(), 0.0, input), dim, keepdim, dtype=dtype)
+    return total / counts
+
+
+@composite(FUNCTION | METHOD)
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """The number of nonzero elements over `dim`, all dims by default."""
+    return sum_(input != 0, dim)
 
 
 @composite(API)
-def var(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The variance over `dim`: squared distances from the mean over count - correction (1)."""
-    _check_inexact("std and var", input)
-    dim, correction, keepdim = _correction(args, kwargs)
-    return moments(input, dim, correction, keepdim)[0]
-
-
-@composite(API)
-def std(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The square root of the variance over `dim`."""
-    _check_inexact("std and var", input)
-    dim, correction, keepdim = _correction(args, kwargs)
-    return moments(input, dim, correction, keepdim)[0].sqrt()
-
-
-@composite(FUNCTION)
-def var_mean(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`."""
-    _check_inexact("std_mean and var_mean", input)
-    dim, correction, keepdim = _correction(args, kwargs)
-    return moments(input, dim, correction, keepdim)
-
-
-@composite(FUNCTION)
-def std_mean(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`."""
-    _check_inexact("std_mean and var_mean", input)
-    dim, correction, keepdim = _correction(args, kwargs)
-    variance, center = moments(input, dim, correction, keepdim)
-    return variance.sqrt(), center
-
-
-@composite(API)
-def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+def prod(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
     """The product over `dim`, all dims by default; integers multiply in int64."""
     if isinstance(dim, DType):
         dim, dtype = None, dim
@@ -188,7 +145,7 @@ def _product_gradient(g: Any, input: Any, dim: Any) -> Any:
 
 
 def _others(input: Any, dim: Any) -> Any:
-    """For each element the product of the others: products from the left times products from the right."""
+    """For each element the product of the others: products from the left times those from the right."""
     kept = [d for d in range(input.ndim) if d not in dim]
     flat = input.permute(*kept, *dim).reshape([input.shape[d] for d in kept] + [-1])
     ones = flat.new_ones((*flat.shape[:-1], 1))
@@ -217,21 +174,161 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         RuntimeError,
         f"size {{{list(shape)}}} is not expandable to size {{{list(self.shape)}}}.",
     )
-    dims = [*range(lead), *(d + lead for d, n in enumerate(shape) if n == 1 and self.shape[d + lead] != 1)]
+    dims = [
+        *range(lead),
+        *(d + lead for d, n in enumerate(shape) if n == 1 and self.shape[d + lead] != 1),
+    ]
     if not dims:
         return self
     summed = sum_(self, tuple(dims), True, dtype=self.dtype)
     return summed.reshape(shape) if lead else summed
 
 
-@composite(API)
+@composite(API | SPECIAL)
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log of the sum of exp over `dim`, without overflow."""
     input = input.to(floated(input.dtype))
-    dims = wrap_dims(dim, input.ndim)
+    dims = wrap_dims(None if dim in ((), []) else dim, input.ndim) if input.ndim else ()
     if input.numel() == 0:
         return sum_(input.exp(), dims, keepdim).log()
-    top = amax(input.detach(), dims, True)
-    top = top.masked_fill(top.abs() == float("inf"), 0)
-    total = sum_((input - top).exp(), dims, True).log() + top
+    source = input.real if input.is_complex() else input
+    top = amax(source.detach(), dims, True) if dims else source.detach()
+    top = where_(top.abs() == float("inf"), 0.0, top)
+    total = sum_((input - top).exp(), dims, True).log() if dims else (input - top).exp().log()
+    total = total + top
     return total if keepdim else total.reshape(reduced_shape(input.shape, dims, False))
+
+
+# extremes with their places
+
+
+@library_op(Library.argmax, upcast=False, name="argmax")
+def greatest_at(input: Tensor, dim: int, keepdim: bool) -> Spec:
+    """The index of the greatest element along a dim, the first of equal ones (or of NaNs)."""
+    shape = reduced_shape(input.shape, (dim,), keepdim) if input.ndim else ()
+    return input.spec.with_shape(shape).with_dtype(dtypes.int64)
+
+
+@library_op(Library.argmin, upcast=False, name="argmin")
+def least_at(input: Tensor, dim: int, keepdim: bool) -> Spec:
+    """The index of the smallest element along a dim, the first of equal ones (or of NaNs)."""
+    shape = reduced_shape(input.shape, (dim,), keepdim) if input.ndim else ()
+    return input.spec.with_shape(shape).with_dtype(dtypes.int64)
+
+
+def _place(name: str, op: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    check(
+        input.dtype is not dtypes.bool_ or not name.startswith("arg"),
+        NotImplementedError,
+        f"\"{name}\" not implemented for 'Bool'",
+    )
+    if input.is_complex():
+        raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{input.dtype.title}'")
+    if dim is None:
+        check(
+            input.numel() > 0,
+            IndexError,
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0.",
+        )
+        found = op(input.detach().reshape(-1), 0, False)
+        return found.reshape([1] * input.ndim) if keepdim else found
+    wrapped = wrap_dim(dim, input.ndim)
+    if input.ndim == 0:
+        return op(input.detach().reshape(1), 0, False)
+    check(
+        input.shape[wrapped] > 0,
+        IndexError,
+        f"{name}(): Expected reduction dim {wrapped} to have non-zero size.",
+    )
+    return op(input.detach(), wrapped, bool(keepdim))
+
+
+@composite(API)
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index of the greatest element, of all elements laid out flat or along `dim`.
+
+    >>> import ember as torch
+    >>> torch.argmax(torch.tensor([1, 5, 3]))
+    tensor(1)
+    """
+    return _place("argmax", greatest_at, input, dim, keepdim)
+
+
+@composite(API)
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index of the smallest element, of all elements laid out flat or along `dim`."""
+    return _place("argmin", least_at, input, dim, keepdim)
+
+
+def _with_places(name: str, op: Any, input: Tensor, dim: Any, keepdim: bool) -> Any:
+    """Values and indices of extremes along a dim; the gradient goes to the element at the index."""
+    kind = getattr(return_types, name)
+    if input.ndim == 0:
+        wrap_dim(dim, 0)
+        place = op(input.detach().reshape(1), 0, False)
+        return kind(input.clone(), place)
+    dim = wrap_dim(dim, input.ndim)
+    places = _place(name, op, input, dim, True)
+    values = OPS["gather"](input, dim, places)
+    return kind(values, places) if keepdim else kind(values.squeeze(dim), places.squeeze(dim))
+
+
+def _extreme(name: str, over_all: Any, of_two: Any, op: Any) -> Any:
+    def call(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        named = {{"axis": "dim", "keepdims": "keepdim"}.get(k, k): v for k, v in kwargs.items()}
+        positional = list(args)
+        if positional:
+            first = positional.pop(0)
+            named["other" if isinstance(first, Tensor) else "dim"] = first
+        if positional:
+            named["keepdim"] = positional.pop(0)
+        unknown = set(named) - {"dim", "keepdim", "other"}
+        check(
+            not unknown and not positional,
+            TypeError,
+            f"{name}() takes (input), (input, dim, keepdim) or (input, other)",
+        )
+        if named.get("other") is not None:
+            return of_two(input, named["other"])
+        if named.get("dim") is not None:
+            return _with_places(name, op, input, named["dim"], named.get("keepdim", False))
+        return over_all(input)
+
+    call.__name__ = name
+    call.__doc__ = (
+        f"The {name}imum of all elements, of each row along `dim` (with its index), or of each pair "
+        "of two tensors' elements."
+    )
+    return composite(API, name=name)(call)
+
+
+def _of_all(op: Any, name: str) -> Any:
+    def call(input: Tensor) -> Tensor:
+        check(
+            input.numel() > 0,
+            RuntimeError,
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+            "reduction dim with the 'dim' argument.",
+        )
+        return op(input)
+
+    return call
+
+
+max_ = _extreme("max", _of_all(amax, "max"), maximum, greatest_at)
+min_ = _extreme("min", _of_all(amin, "min"), minimum, least_at)
+
+
+@composite(API)
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The smallest and the greatest element, over `dim` or of all."""
+    dims = None if dim is None else (wrap_dim(dim, input.ndim),)
+    size = input.numel() if dims is None or not input.ndim else input.shape[dims[0]]
+    check(
+        size > 0,
+        RuntimeError if dims is None else IndexError,
+        "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+    )
+    return return_types.aminmax(amin(input, dims, keepdim), amax(input, dims, keepdim))
+
+

@@ -148,6 +148,11 @@ def _polynomial(name: str) -> Any:
     return apply
 
 
+def _turn(z: Any) -> Any:
+    """The direction in which a complex number's angle grows, over its magnitude: i z / |z|²; 0 for real ones."""
+    return 1j * z / (z.real**2 + z.imag**2) if np.iscomplexobj(z) else z * 0
+
+
 def _spherical_j0(x: Any) -> Any:
     return np.sinc(x / np.pi)
 
@@ -311,6 +316,7 @@ _row("real", np.real, "{0}.x", None, "real")
 _row("imag", np.imag, "{0}.y", None, "real")
 _row("conj", np.conjugate, "conj({0})", lambda a, y: (None,))
 _row("angle", np.angle, "angle({0})", None, "real")
+_row("turn", _turn, "turn({0})")
 
 
 

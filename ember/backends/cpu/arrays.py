@@ -10,3 +10,32 @@ import numpy as np
 def concatenate(tensors: Any, dim: int) -> Any:
     """Arrays one after another along `dim`."""
     return np.concatenate(tensors, axis=dim)
+
+
+def flip(input: Any, dims: tuple[int, ...]) -> Any:
+    """The elements of dims in reverse order."""
+    return np.ascontiguousarray(np.flip(input, dims)).reshape(input.shape)
+
+
+def roll(input: Any, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    """The elements of dims moved on by shifts, those at the end to the front."""
+    return np.roll(input, shifts, dims)
+
+
+def tril(input: Any, diagonal: int) -> Any:
+    """Matrices in the last two dims with zeros above a diagonal."""
+    return np.tril(input, diagonal)
+
+
+def triu(input: Any, diagonal: int) -> Any:
+    """Matrices in the last two dims with zeros below a diagonal."""
+    return np.triu(input, diagonal)
+
+
+def write_view(input: Any, src: Any, shape: Any, strides: Any, offset: int) -> Any:
+    """A copy with `src` written at the elements that shape, strides and offset name in it."""
+    made = np.array(input, order="C")
+    steps = tuple(s * made.itemsize for s in strides)
+    if made.size and 0 not in shape:
+        np.lib.stride_tricks.as_strided(made.reshape(-1)[offset:], shape, steps)[...] = src
+    return made
