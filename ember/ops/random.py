@@ -250,6 +250,11 @@ def randperm(
     """The numbers 0 ... n − 1 in random order, int64 by default.
 
     RuntimeError for a negative `n`, or one whose numbers the dtype cannot hold.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randperm(5)
+    tensor([4, 0, 1, 3, 2])
     """
     _shape("randperm", (1,), named)
     number = n.item() if isinstance(n, Tensor) else n
@@ -303,7 +308,13 @@ def _like(input: Any, name: str, named: dict[str, Any]) -> tuple[Tensor, dict[st
 
 @composite(FUNCTION)
 def rand_like(input: Tensor, *, generator: Any = None, **named: Any) -> Tensor:
-    """Uniform numbers in [0, 1) with the shape, dtype, device and dim order of another tensor."""
+    """Uniform numbers in [0, 1) with the shape, dtype, device and dim order of another tensor.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.rand_like(torch.ones(2))
+    tensor([0.4963, 0.7682])
+    """
     target, options = _like(input, "rand_like", named)
     check_uniform(target.dtype, 0.0, 1.0)
     draw(target, generator, "uniform", 0.0, 1.0)
@@ -312,7 +323,13 @@ def rand_like(input: Tensor, *, generator: Any = None, **named: Any) -> Tensor:
 
 @composite(FUNCTION)
 def randn_like(input: Tensor, *, generator: Any = None, **named: Any) -> Tensor:
-    """Standard normal numbers with the shape, dtype, device and dim order of another tensor."""
+    """Standard normal numbers with the shape, dtype, device and dim order of another tensor.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randn_like(torch.ones(2))
+    tensor([ 1.5410, -0.2934])
+    """
     target, options = _like(input, "randn_like", named)
     check_normal(target.dtype, 1.0)
     draw(target, generator, "normal", 0.0, 1 / math.sqrt(2) if target.is_complex() else 1.0)
@@ -324,6 +341,11 @@ def randint_like(input: Tensor, *given: Any, generator: Any = None, **named: Any
     """Whole numbers with the shape, dtype, device and dim order of another tensor.
 
     `randint_like(input, high)`, `randint_like(input, low, high)`.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.randint_like(torch.ones(3), 10)
+    tensor([4., 9., 3.])
     """
     bounds = {n: named.pop(n) for n in ("low", "high") if n in named}
     low, high, _ = _range_and_more("randint_like", given, bounds, ())
@@ -366,6 +388,11 @@ def normal(
     """Normal numbers: `normal(mean, std)` with a tensor among them, or `normal(mean, std, size)`.
 
     RuntimeError for a negative `std`; gradients for `mean` and `std` are zeros.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.normal(torch.tensor([0.0, 100.0]), 1.0)
+    tensor([ 1.5410, 99.7066])
     """
     tensors = {n: t for n, t in (("mean", mean), ("std", std)) if isinstance(t, Tensor)}
     if not tensors:
@@ -405,7 +432,13 @@ def normal(
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Any = None, out: Any = None
 ) -> Tensor:
-    """1 with the probability that each element of `input` gives (or with `p` for all), else 0."""
+    """1 with the probability that each element of `input` gives (or with `p` for all), else 0.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.bernoulli(torch.tensor([0.0, 0.5, 1.0]))
+    tensor([0., 0., 1.])
+    """
     if p is None:
         check_probabilities(input if out is None else out, input)
     else:

@@ -124,7 +124,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
     >>> import ember as torch
     >>> torch.empty(2).normal_(generator=torch.Generator().manual_seed(0))
-    tensor([1.5410, -0.2934])
+    tensor([ 1.5410, -0.2934])
     """
     if not self.is_meta:
         check_normal(self.dtype, std)
@@ -179,6 +179,11 @@ def uniform_(self: Tensor, *bounds: float, generator: Any = None, **named: float
     """Fill with uniform numbers in [from, to), by default [0, 1): `uniform_(from=0, to=1)`.
 
     RuntimeError for bounds that are out of order or do not fit the dtype.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).uniform_(-1, 1)
+    tensor([-0.0075,  0.5364])
     """
     low, high = (float(b) for b in _bounds("uniform_", bounds, named, 0.0, 1.0))
     if not self.is_meta:
@@ -296,6 +301,11 @@ def random_(self: Tensor, *bounds: int, generator: Any = None, **named: int) -> 
 
     Without bounds: all numbers from 0 that the dtype holds exactly. `random_(from, None)` goes up
     to the last one.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).random_(10)
+    tensor([4., 9., 3.])
     """
     if not bounds and not named:
         if not self.is_meta:
@@ -327,7 +337,13 @@ def check_probabilities(target: Tensor, p: Tensor) -> None:
 
 @composite(METHOD)
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """Fill with 1 with a probability `p`, a number or a tensor of one for each element, else 0."""
+    """Fill with 1 with a probability `p`, a number or a tensor of one for each element, else 0.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(4).bernoulli_(0.25)
+    tensor([0., 0., 0., 0.])
+    """
     if not isinstance(p, Tensor):
         if not self.is_meta:
             check_probability(p)
@@ -341,7 +357,13 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 @composite(METHOD)
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Fill with exponential numbers of the rate `lambd`: density λ·exp(−λx)."""
+    """Fill with exponential numbers of the rate `lambd`: density λ·exp(−λx).
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).exponential_()
+    tensor([3.5083, 1.2304])
+    """
     if not self.is_meta:
         title = self.dtype.title
         check(
@@ -361,7 +383,13 @@ def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> 
 
 @composite(METHOD)
 def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
-    """Fill with the trials up to a first success of probability `p`: P(k) = (1−p)^(k−1)·p."""
+    """Fill with the trials up to a first success of probability `p`: P(k) = (1−p)^(k−1)·p.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(3).geometric_(0.5)
+    tensor([1., 1., 2.])
+    """
     check(
         0 < p < 1,
         RuntimeError,
@@ -376,7 +404,13 @@ def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
 def log_normal_(
     self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None
 ) -> Tensor:
-    """Fill with exp of normal numbers of the given mean and standard deviation."""
+    """Fill with exp of normal numbers of the given mean and standard deviation.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).log_normal_(0, 1)
+    tensor([4.6692, 0.7457])
+    """
     check(std > 0, RuntimeError, f"log_normal_ expects std > 0.0, but found std={std:g}")
     if not self.is_meta:
         check_dtype("log_normal_cpu", self.dtype, dtypes.FLOATING)
@@ -387,7 +421,13 @@ def log_normal_(
 def cauchy_(
     self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None
 ) -> Tensor:
-    """Fill with Cauchy numbers: density σ / (π·(σ² + (x − median)²))."""
+    """Fill with Cauchy numbers: density σ / (π·(σ² + (x − median)²)).
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.empty(2).cauchy_()
+    tensor([10.5977,  0.7648])
+    """
     check(sigma > 0.0, RuntimeError, f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
     if not self.is_meta:
         check(

@@ -45,6 +45,11 @@ def multinomial(
     Without replacement an index comes once: the greatest of weight/exponential number.
     RuntimeError for weights that are negative, not finite or all 0, and for more samples than
     indices.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.multinomial(torch.tensor([1.0, 0.0, 3.0]), 2)
+    tensor([2, 0])
     """
     check(input.ndim in (1, 2), RuntimeError, "prob_dist must be 1 or 2 dim")
     check(
@@ -84,7 +89,13 @@ def multinomial(
 
 @composite(FUNCTION)
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
-    """Poisson counts of the rates in `input`, in its dtype. RuntimeError for negative rates."""
+    """Poisson counts of the rates in `input`, in its dtype. RuntimeError for negative rates.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.poisson(torch.tensor([0.0, 3.0]))
+    tensor([0., 6.])
+    """
     check_dtype("poisson_cpu", input.dtype, dtypes.FLOATING)
     target = result("poisson", None, input.shape, input)
     draw(target, generator, "poisson", input.detach())
@@ -96,6 +107,11 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     """Successes of `count` trials of probability `prob`, broadcast, in their floating-point dtype.
 
     ValueError for integer counts, RuntimeError for two dtypes.
+
+    >>> import ember as torch
+    >>> _ = torch.manual_seed(0)
+    >>> torch.binomial(torch.tensor([10.0]), torch.tensor([0.5]))
+    tensor([7.])
     """
     title = count.dtype.title
     check(

@@ -33,6 +33,12 @@ _STATE = np.dtype(
 )
 
 
+class _TwisterMemory(ctypes.c_uint32 * (_WORDS + 1)):  # type: ignore[misc]
+    """The numbers of NumPy's twister, then the position among them, where NumPy has them."""
+
+    owner: Any
+
+
 class Mersenne(RandomFills):
     """One stream of PyTorch's CPU numbers.
 
@@ -47,7 +53,8 @@ class Mersenne(RandomFills):
         self._twister = numpy.random.MT19937(0)
         self._draws = numpy.random.Generator(self._twister)
         self._seeder = numpy.random.RandomState(self._twister)
-        memory = (ctypes.c_uint32 * (_WORDS + 1)).from_address(self._twister.ctypes.state_address)
+        memory = _TwisterMemory.from_address(self._twister.ctypes.state_address)
+        memory.owner = self._twister  # whoever holds `words` keeps the memory behind them
         self.words: Vector = np.frombuffer(memoryview(memory), np.uint32)
         self.spare: float | None = None
         self.fresh = True  # nothing drawn since it was seeded
@@ -196,9 +203,10 @@ class Mersenne(RandomFills):
     def each(self, sample: Callable[[Uniforms, int], float], count: int) -> Vector:
         """sample(uniforms, i) for every i below count, one after the other on this stream."""
         uniforms = _Stream(self)
-        values = np.array([sample(uniforms, i) for i in range(count)], np.float64)
-        uniforms.close()
-        return values
+        try:
+            return np.array([sample(uniforms, i) for i in range(count)], np.float64)
+        finally:
+            uniforms.close()
 
 
 _WIDE_PERMUTATION = ((1 << 32) - 1) // 20  # from here on a 32-bit remainder would be visibly uneven
