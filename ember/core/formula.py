@@ -54,12 +54,20 @@ class FormulaOp(Op):
         self.literals = [(literals or {}).get(p, ()) for p in self.parameters]
         self.writes = tuple(self.parameters.index(w) for w in writes)
         self.refusal, self.refuse = refusal, refuse
+        self.unary_defaults = tuple(self.defaults[1:])
+        self.unary_tail = tuple(dispatch.hashable(d) for d in self.unary_defaults)
         self.plans = dispatch.new_plan_cache()
         self.readings: dict[Any, Reading] = {}
 
     # calling
 
     def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]:  # the short way of exp(x)
+            input = args[0]
+            if isinstance(input, Tensor):
+                plan = self.plans.get((input._array.spec, *self.unary_tail))
+                if plan is not None:
+                    return self.execute(plan, (input, *self.unary_defaults))
         if modes.SPECIAL[0]:
             found = self.overridden(args, kwargs if out is None else {**kwargs, "out": out})
             if found is not NotImplemented:
@@ -378,6 +386,7 @@ class DerivedOp(FormulaOp):
         self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
         self.writes, self.refusal, self.refuse, self._grad, self.rule_parameters = (), None, None, None, ()
         self.plans, self.readings = dispatch.new_plan_cache(), {}
+        self.unary_defaults = self.unary_tail = ()
         self.is_identity = expression is var(parent.seed)
 
     def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:

@@ -125,11 +125,13 @@ def library_op(
     return declare
 
 
-def view(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> Callable[[Any], ViewOp]:
-    """Declare a view op by its map of layouts."""
+def view(
+    export: int = 0, names: tuple[str, ...] = (), name: str = "", absolute: bool = False
+) -> Callable[[Any], ViewOp]:
+    """Declare a view op by its map of layouts; `absolute` if its arguments speak of the storage."""
 
     def declare(function: Any) -> ViewOp:
-        op: ViewOp = _register(ViewOp(function), function, export, names, name)
+        op: ViewOp = _register(ViewOp(function, absolute=absolute), function, export, names, name)
         return op
 
     return declare

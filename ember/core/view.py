@@ -10,12 +10,21 @@ from ember.core.node import Node, edge_of
 from ember.core.op import Op
 from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import int64
-from ember.kernel.array import contiguous_spec
+from ember.kernel.array import Array, Spec, contiguous_spec, spec_of
 from ember.layout import Layout, Shape, contiguous_strides, may_overlap, product
 
 
 class ViewOp(Op):
-    """The function takes the layout and the op's arguments, and returns a layout or a list of them."""
+    """The function takes the layout and the op's arguments, and returns a layout or a list of them.
+
+    What it makes of a layout does not depend on its offset, so it is kept by spec and arguments (`absolute` ops, whose
+    arguments speak of the storage, are not).
+    """
+
+    def __init__(self, function: Any, *, absolute: bool = False):
+        super().__init__(function)
+        self.absolute = absolute
+        self.plans: dict[Any, Any] = dispatch.new_plan_cache()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if modes.SPECIAL[0]:
@@ -28,49 +37,76 @@ class ViewOp(Op):
         """The view, or views, of bound arguments."""
         tensor = values[0]
         self.check_input(tensor)
-        found = self.function(tensor._array.layout, *values[1:])
-        if isinstance(found, Layout):
-            return self.view(tensor, found, values[1:])
-        return self._views(tensor, found, values[1:])
+        spec = tensor._array.spec
+        try:
+            plan = self.plans.get((spec, *values[1:]))
+        except TypeError:  # a list among the arguments
+            return self.run([tensor, *(tuple(v) if isinstance(v, list) else v for v in values[1:])])
+        if plan is None:
+            plan = self._plan(tensor, values)
+        if type(plan) is tuple:
+            return self._view(tensor, plan, values)
+        return self._views(tensor, plan, values)
 
-    def view(self, tensor: Tensor, layout: Layout, arguments: list[Any]) -> Tensor:
-        """One view."""
-        out = _alias(tensor, layout)
-        if modes.state.grad and dispatch.needs_grad(tensor):
-            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (out._array.spec,))
-            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, arguments
-            out._grad_fn, out._output_nr, out._requires_grad = node, 0, True
+    def _plan(self, tensor: Tensor, values: list[Any]) -> Any:
+        """(spec, distance of the first element) of the result, or a list of them."""
+        spec = tensor._array.spec
+        offset = tensor._array.offset if self.absolute else 0
+        found = self.function(Layout(spec.shape, spec.strides, offset), *values[1:])
+
+        def planned(layout: Layout) -> tuple[Spec, int]:
+            made = spec_of(layout.shape, layout.strides, spec.dtype, spec.device)
+            return made, layout.offset - offset
+
+        plan: Any = planned(found) if isinstance(found, Layout) else [planned(layout) for layout in found]
+        if not self.absolute:
+            if len(self.plans) > LIMIT:
+                self.plans.clear()
+            self.plans[(spec, *values[1:])] = plan
+        return plan
+
+    def _view(self, tensor: Tensor, plan: tuple[Spec, int], values: list[Any]) -> Tensor:
+        out = _alias(tensor, plan)
+        if modes.state.grad and (tensor._requires_grad or tensor._base is not None) and dispatch.needs_grad(tensor):
+            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (plan[0],))
+            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, values[1:]
+            out._grad_fn, out._requires_grad = node, True
         return out
 
-    def _views(self, tensor: Tensor, layouts: list[Layout], arguments: list[Any]) -> tuple[Tensor, ...]:
-        outs = tuple(_alias(tensor, layout) for layout in layouts)
+    def _views(self, tensor: Tensor, plans: list[tuple[Spec, int]], values: list[Any]) -> tuple[Tensor, ...]:
+        outs = tuple([_alias(tensor, plan) for plan in plans])
         for out in outs:
             out._view_of_many = True
         if outs and modes.state.grad and dispatch.needs_grad(tensor):
             specs = tuple(o._array.spec for o in outs)
             node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), specs)
-            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, arguments
+            node.op, node.shape, node.arguments = self, tensor._array.spec.shape, values[1:]
             dispatch.attach(node, outs)
         return outs
 
 
-def _alias(tensor: Tensor, layout: Layout) -> Tensor:
-    out = dispatch.wrapped(tensor._array.with_layout(layout))
-    if tensor._inference:
+LIMIT = 20_000
+_new = object.__new__
+
+
+def _alias(tensor: Tensor, plan: tuple[Spec, int]) -> Tensor:
+    array = tensor._array
+    out: Tensor = _new(Tensor)
+    out._array = Array(array.storage, plan[0], array.offset + plan[1])
+    if tensor._inference or modes.state.inference:
         out._inference = True
     if tensor._silent_writes:
         out._silent_writes = True
     base = tensor if tensor._base is None else tensor._base
-    if modes.state.grad or not dispatch.is_differentiable(layout_dtype(tensor)):
-        out._base, out._view_history = base, base._history
-    else:
+    if modes.state.grad:
+        out._base = base
+        if base._history:
+            out._view_history = base._history
+    elif dispatch.is_differentiable(array.spec.dtype):
         out.__dict__["_no_grad_base"] = base
+    else:
+        out._base = base
     return out
-
-
-def layout_dtype(tensor: Tensor) -> Any:
-    """The dtype of a tensor."""
-    return tensor._array.spec.dtype
 
 
 class ViewNode(Node):

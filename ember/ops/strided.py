@@ -57,7 +57,7 @@ def _as_strided(input: Tensor, layout: Layout) -> Tensor:
     return out
 
 
-@view_op()
+@view_op(absolute=True)
 def _strided(layout: Layout, target: Layout) -> Layout:
     return target
 
