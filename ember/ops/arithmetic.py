@@ -12,6 +12,7 @@ from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES, FLOATING, INEXACT, INTEGERS, REAL
 from ember.dtypes import dtype as DType
 from ember.errors import check
+from ember.ops import return_types
 from ember.scalar import primitives as p
 from ember.scalar.expr import Expr
 from ember.scalar.primitives import where
@@ -395,6 +396,17 @@ mantissa.grad = lambda g, input: (p.ldexp(g, -p.exponent(input)),)
 def binary_exponent(input: Any) -> Any:
     """The exponent of `frexp`."""
     return p.exponent(input)
+
+
+@composite(FUNCTION | METHOD | OUT)
+def frexp(input: Tensor) -> Any:
+    """Mantissas from 0.5 to 1 and exponents with input = mantissa · 2 to the power exponent."""
+    check(
+        input.dtype in FLOATING,
+        RuntimeError,
+        f"torch.frexp() only supports floating-point dtypes, not {input.dtype.title}",
+    )
+    return return_types.frexp(mantissa(input), binary_exponent(input.detach()))
 
 
 # rounding

@@ -187,7 +187,7 @@ def _clamp_gradient(g: Any, input: Any, min: Any, max: Any) -> tuple[Any, ...]:
 clamp.grad = _clamp_gradient
 
 
-@elementwise(API, accepts=REAL)
+@elementwise(API, accepts=ANY - COMPLEX_TYPES)
 def clamp_min(input: Any, min: Any) -> Any:
     """input, but at least min."""
     return p.maximum(input, min)
@@ -199,7 +199,7 @@ clamp_min.grad = lambda g, input, min: (
 )
 
 
-@elementwise(API, accepts=REAL)
+@elementwise(API, accepts=ANY - COMPLEX_TYPES)
 def clamp_max(input: Any, max: Any) -> Any:
     """input, but at most max."""
     return p.minimum(input, max)

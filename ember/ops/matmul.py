@@ -11,6 +11,7 @@ from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import broadcast_shapes
+from ember.layout import product as size_of
 
 API = FUNCTION | METHOD | OUT
 
@@ -69,7 +70,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a.shape[-1] != b.shape[-2]:
         _complain(input, other)
     if a.ndim > 2 and b.ndim == 2:  # one product of many rows
-        out = product(a.reshape(-1, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+        rows = size_of(a.shape[:-1])
+        out = product(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
     else:
         out = product(a, b)
     if input.ndim == 1:

@@ -144,6 +144,18 @@ def __matmul__(self: Tensor, other: Tensor) -> Tensor:
 
 
 @composite(METHOD)
+def __rmatmul__(self: Tensor, other: Tensor) -> Tensor:
+    """The matrix product with self on the right."""
+    return OPS["matmul"](other, self)
+
+
+@composite(METHOD)
+def __rdiv__(self: Tensor, other: Any) -> Tensor:
+    """Another over self."""
+    return pointwise.true_divide(other, self)
+
+
+@composite(METHOD)
 def __contains__(self: Tensor, element: Any) -> bool:
     """Whether any element equals a number or a (broadcast) tensor."""
     return bool((self == element).any().item())

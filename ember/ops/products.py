@@ -23,12 +23,14 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 
 def _accumulated(name: str, input: Tensor, made: Tensor, beta: Any, alpha: Any) -> Tensor:
     """beta · input + alpha · made, in the shape of the product."""
-    for word, factor in (("beta", beta), ("alpha", alpha)):
-        check(
-            not isinstance(factor, float) or made.dtype.category >= dtypes.FLOAT,
-            RuntimeError,
-            f"For integral input tensors, argument {word} must not be a floating point number.",
-        )
+    if made.dtype.category < dtypes.FLOAT:
+        for word, factor in (("beta", beta), ("alpha", alpha)):
+            check(
+                not isinstance(factor, float) or name not in ("addmm", "addr"),
+                RuntimeError,
+                f"For integral input tensors, argument {word} must not be a floating point number.",
+            )
+        beta, alpha = int(beta), int(alpha)
     if alpha != 1:
         made = made * alpha
     fits = input.ndim <= made.ndim and all(

@@ -13,6 +13,7 @@ from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import wrap_dim, wrap_dims
 from ember.ops.create import tensor
+from ember.ops.formats import contiguous_format
 from ember.ops.index_slices import index_select
 from ember.ops.views import reshape, transpose
 
@@ -142,12 +143,15 @@ def repeat(self: Tensor, *sizes: Any, **named: Any) -> Tensor:
             count >= 0, RuntimeError, f"Trying to create tensor with negative dimension {count}"
         )
     shape = (1,) * (len(counts) - self.ndim) + tuple(self.shape)
-    if all(count == 1 for count in counts):
-        return reshape(self, shape).clone()
     split = [n for size in shape for n in (1, size)]
     spread = [n for count, size in zip(counts, shape, strict=True) for n in (count, size)]
     final = tuple(count * size for count, size in zip(counts, shape, strict=True))
-    return reshape(reshape(self, split).expand(spread), final)
+    return _repeated(reshape(self, split).expand(spread), final)
+
+
+def _repeated(spread: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A copy of an expanded tensor, in a shape."""
+    return spread.clone(memory_format=contiguous_format).view(shape)
 
 
 @composite(FUNCTION | METHOD)
@@ -181,7 +185,7 @@ def repeat_interleave(
         spread = input.unsqueeze(dim + 1).expand(
             (*shape[: dim + 1], repeats, *shape[dim + 1 :])
         )
-        return reshape(spread, (*shape[:dim], size * repeats, *shape[dim + 1 :]))
+        return _repeated(spread, (*shape[:dim], size * repeats, *shape[dim + 1 :]))
     if isinstance(repeats, (list, tuple)):
         repeats = tensor(repeats)
     return index_select(input, dim, _repeated_places(repeats, size, output_size))

@@ -169,6 +169,8 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     """Summed over the dims along which a tensor of `size` would have been broadcast to this one."""
     shape = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     lead = self.ndim - len(shape)
+    if not shape:
+        return sum_(self)
     check(
         lead >= 0 and all(n in (1, m) for n, m in zip(shape, self.shape[lead:], strict=True)),
         RuntimeError,

@@ -6,10 +6,11 @@ import math
 import warnings
 from typing import Any
 
-from ember.core.registry import F, FUNCTION, METHOD, OUT, composite, rowwise
+from ember.core.registry import FUNCTION, METHOD, OUT, SPECIAL, F, composite, rowwise
 from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING
 from ember.dtypes import dtype as DType
+from ember.layout import wrap_dim
 from ember.scalar import primitives as p
 from ember.scalar.primitives import row_max, row_sum, stop
 
@@ -34,16 +35,24 @@ def log_softmax_rows(input: Any) -> Any:
 log_softmax_rows.grad = lambda g, result: (g - p.exp(result) * row_sum(g),)
 
 
-@composite(FUNCTION | METHOD | OUT)
+def _of_rows(op: Any, input: Tensor, dim: int) -> Tensor:
+    """A row program, or a copy where there are no rows."""
+    if input.numel() == 0:
+        wrap_dim(dim, input.ndim)
+        return input.clone()
+    return op(input, dim)
+
+
+@composite(FUNCTION | METHOD | OUT | SPECIAL)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) over its sum along `dim`."""
-    return softmax_rows(input if dtype is None else input.to(dtype), dim)
+    return _of_rows(softmax_rows, input if dtype is None else input.to(dtype), dim)
 
 
-@composite(FUNCTION | METHOD | OUT)
+@composite(FUNCTION | METHOD | OUT | SPECIAL)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log of softmax along `dim`, without overflow."""
-    return log_softmax_rows(input if dtype is None else input.to(dtype), dim)
+    return _of_rows(log_softmax_rows, input if dtype is None else input.to(dtype), dim)
 
 
 def _implicit_dim(name: str, ndim: int) -> int:

@@ -172,6 +172,8 @@ def diff(
     """The n-th differences of neighbours along `dim`, after joining what is to come before and after."""
     check(input.ndim > 0, RuntimeError, "diff expects input to be at least one-dimensional")
     check(n >= 0, RuntimeError, f"order must be non-negative but got {n}")
+    if n == 0:
+        return input.clone()
     dim = wrap_dim(dim, input.ndim)
     parts = [part for part in (prepend, input, append) if part is not None]
     for part in parts:
@@ -181,8 +183,6 @@ def diff(
             "diff expects prepend or append to be the same dimension as input",
         )
     made = cat(parts, dim) if len(parts) > 1 else input
-    if n == 0:
-        return made if made is not input else input.clone()
     for _ in range(min(n, made.shape[dim])):
         length = made.shape[dim]
         later = made.narrow(dim, 1, max(length - 1, 0)) if length else made

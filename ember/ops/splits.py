@@ -176,16 +176,16 @@ _split_along("dsplit", 2, 3)
 @composite(FUNCTION | METHOD)
 def unsafe_split(tensor: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`split`, whose parts may be written in place while gradients are recorded."""
-    return tuple(part.clone() for part in split(tensor, split_size, dim))
+    return split(tensor, split_size, dim)
 
 
 @composite(FUNCTION | METHOD)
 def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """`split_with_sizes`, whose parts may be written in place while gradients are recorded."""
-    return tuple(part.clone() for part in split_with_sizes(input, split_sizes, dim))
+    return split_with_sizes(input, split_sizes, dim)
 
 
 @composite(FUNCTION | METHOD)
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """`chunk`, whose parts may be written in place while gradients are recorded."""
-    return tuple(part.clone() for part in chunk(input, chunks, dim))
+    return chunk(input, chunks, dim)

@@ -126,7 +126,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 @composite(FUNCTION | METHOD)
 def ravel(input: Tensor) -> Tensor:
     """All elements as one dim."""
-    return reshape(input, -1)
+    return _view(input.contiguous(), (input.numel(),))
 
 
 # dims
