@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from ember.core import modes
-from ember.core.array import is_whole
+from ember.core.array import empty, is_whole, spec_of
 from ember.core.node import AccumulateGrad, Edge, Node
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
+from ember.layout import like_strides
 
 FRESH = 5  # references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
 anomaly: list[Any] = [None]  # autograd/anomaly.py: told of each node before and after it runs
@@ -235,7 +236,7 @@ def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
     if task.create_graph:
         variable._grad = grads[0] if known is None else known + grads[0]
     elif known is None:
-        variable._grad = _take(grads)
+        variable._grad = _take(grads, variable)
     elif known._requires_grad:
         variable._grad = known + grads[0]
     else:
@@ -244,11 +245,17 @@ def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
         hook(variable)
 
 
-def _take(grads: list[Any]) -> Tensor:
-    """The gradient as a tensor of its own: as it is where nothing else can see it, else a copy."""
+def _take(grads: list[Any], variable: Tensor) -> Tensor:
+    """The gradient as a tensor of its own: as it is where nothing else can see it, else a copy.
+
+    It has the variable's strides, so that optimizers and `view` find the two alike.
+    """
     grad = grads.pop()
-    array = grad._array
+    array, wanted = grad._array, variable._array.spec.strides
     alone = sys.getrefcount(grad) <= FRESH - 3 and sys.getrefcount(array) <= FRESH - 2
-    if alone and sys.getrefcount(array.storage) <= 2 and is_whole(array):
+    alone = alone and sys.getrefcount(array.storage) <= 2 and is_whole(array)
+    spec = array.spec
+    if alone and spec.strides == wanted:
         return connected(array, None)
-    return connected(grad.detach().clone(memory_format=None)._array, None)
+    copy = empty(spec_of(spec.shape, like_strides(spec.shape, wanted), spec.dtype, spec.device))
+    return connected(copy, None).copy_(grad.detach())
