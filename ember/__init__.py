@@ -28,6 +28,7 @@ from ember.core.modes import (
 from ember.core.printing import set_printoptions
 from ember.core.registry import NAMESPACES as _NAMESPACES
 from ember.core.tensor import Tensor
+from ember.core.typed_storages import LEGACY_CLASSES as _LEGACY_STORAGES
 from ember.device import default_device as _default_device
 from ember.device import device, set_default_device
 from ember.dtypes import ALL as _DTYPES
@@ -46,6 +47,7 @@ from ember.ops.formats import (
 )
 from ember.ops.legacy import CPU_TYPES as _CPU_TYPES
 from ember.ops.legacy import set_default_tensor_type
+from ember.serialization import pickling as _pickling  # gives tensors their copy and pickle hooks
 from ember.version import __version__, ember_version
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ for _t in _DTYPES:
     if _t.alias:
         globals()[_t.alias] = _t
 globals().update(_CPU_TYPES)
+globals().update(_LEGACY_STORAGES)
 pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, 1e999, 1e999 - 1e999, None
 
 
