@@ -105,6 +105,17 @@ def accuracy(net, batches):
     return right / total
 
 
+def memory_in_use(devices):
+    """The most bytes that tensors held on each GPU so far, by the GPU's name."""
+    places = [device for device in dict.fromkeys(devices) if device.type == "cuda"]
+    return {
+        f"cuda:{device.index or 0} ({torch.cuda.get_device_name(device)})": (
+            torch.cuda.max_memory_allocated(device)
+        )
+        for device in places
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cpu", "cuda", "split"), default="cpu")
@@ -125,15 +136,11 @@ def main():
     start = time.perf_counter()
     losses = train(net, training, options.epochs, options.amp, options.rate)
     seconds = time.perf_counter() - start
+    memory = memory_in_use(devices)
     share = accuracy(net, test)
     print(f"test accuracy {share:.2%} after {len(losses)} steps in {seconds:.1f} s")
-
-    memory = {}
-    for device in dict.fromkeys(devices):
-        if device.type == "cuda":
-            memory[str(device)] = torch.cuda.max_memory_allocated(device)
-            name = torch.cuda.get_device_name(device)
-            print(f"{device} ({name}): at most {memory[str(device)] / 2**20:.2f} MiB in use")
+    for name, count in memory.items():
+        print(f"{name}: at most {count / 2**20:.2f} MiB in use while training")
     if options.curve:
         figures = {"loss": losses, "accuracy": share, "seconds": seconds, "memory": memory}
         with open(options.curve, "w") as file:
