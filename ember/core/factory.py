@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -101,13 +102,23 @@ def number_dtype(value: Any) -> DType:
     return default if category == dtypes.FLOAT else default.to_complex()
 
 
+C_NAMES = {"float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double"}
+
+
 def fill_value(dtype: DType, value: Any) -> Any:
-    """A number for `fill`, or an error if the dtype cannot hold it."""
+    """A number to be stored as `dtype`; RuntimeError if it does not fit (infinities fit every float)."""
+    fits = True
     if isinstance(value, complex) and not dtype.is_complex:
-        check(
-            value.imag == 0,
-            RuntimeError,
-            f"value cannot be converted to type {dtype.name} without overflow",
-        )
-        return value.real
+        fits = value.imag == 0
+        value = value.real if fits else value
+    elif dtype.category == dtypes.INTEGRAL and not isinstance(value, complex):
+        info = np.iinfo(dtype.numpy)
+        fits = not isinstance(value, float) or math.isfinite(value)
+        low = -info.max - 1 if info.min == 0 else info.min  # an unsigned type takes negatives round, as C does
+        fits = fits and low <= int(value) <= info.max
+    elif dtype.is_floating_point and isinstance(value, (int, float)):
+        largest = dtypes.finfo(dtype).max
+        fits = abs(value) <= largest or math.isinf(value) or math.isnan(value)
+    name = C_NAMES.get(dtype.name, dtype.name)
+    check(fits, RuntimeError, f"value cannot be converted to type {name} without overflow: {value!r}")
     return value

@@ -28,6 +28,17 @@ NO_BOOL_NEGATIVE = (
     "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` "
     "or `logical_not()` operator instead."
 )
+NO_BOOLS_MINUS = (
+    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
+    "instead."
+)
+
+
+def _refuse_bools(operands: list[dtypes.dtype]) -> None:
+    """RuntimeError for a mask in a subtraction."""
+    bools = [d is dtypes.bool_ for d in operands[:2]]
+    check(not all(bools), RuntimeError, NO_BOOLS_MINUS)
+    check(not any(bools), RuntimeError, NO_BOOL_MINUS)
 
 
 def flat(g: Any) -> tuple[Any, ...]:
@@ -75,13 +86,13 @@ def add(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return input + alpha * other
 
 
-@elementwise(API, names=("subtract",), accepts=ANY - BOOL, refusal=NO_BOOL_MINUS)
+@elementwise(API, names=("subtract",), refuse=_refuse_bools)
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """input - alpha · other."""
     return input - alpha * other
 
 
-@elementwise(PLAIN, accepts=ANY - BOOL, refusal=NO_BOOL_MINUS)
+@elementwise(PLAIN, refuse=_refuse_bools)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """other - alpha · input."""
     return other - alpha * input

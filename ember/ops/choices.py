@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember import dtypes
+from ember.core.factory import fill_value
 from ember.core.dispatch import NUMBERS
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OPS, OUT, composite, elementwise
 from ember.core.tensor import Tensor
@@ -86,11 +87,7 @@ def _fill_value(input: Tensor, mask: Tensor, value: Any) -> Any:
             f"value cannot be converted to type {input.dtype.name} without overflow",
         )
         return value.to(input.device, input.dtype)
-    check(
-        not isinstance(value, complex) or input.is_complex(),
-        RuntimeError,
-        f"value cannot be converted to type {input.dtype.alias or input.dtype.name} without overflow",
-    )
+    value = fill_value(input.dtype, value)
     if input.dtype.category < dtypes.FLOAT:
         return bool(value) if input.dtype is dtypes.bool_ else int(value)
     return value

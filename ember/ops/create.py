@@ -35,7 +35,7 @@ from ember.ops.formats import preserve_format
 
 def _host_values(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
     """A fresh contiguous ndarray of nested Python data, with the dtype that PyTorch infers."""
-    if isinstance(data, (bool, int, float, complex)):
+    if isinstance(data, (bool, int, float, complex)) and not isinstance(data, np.generic):
         found = dtype or number_dtype(data)
         return _cast(np.asarray(data), found), found
     if isinstance(data, (np.ndarray, np.generic)):

@@ -38,8 +38,8 @@ def _check_types(name: str, a: Tensor, b: Tensor) -> None:
     check(
         a.dtype is b.dtype,
         RuntimeError,
-        f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)} ({name} does not promote: "
-        "convert one with .to())",
+        f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)}. mat1 and mat2 must have the "
+        f"same dtype, but got {a.dtype.title} and {b.dtype.title}: products do not promote, convert one with .to()",
     )
     if a.dtype is dtypes.bool_:
         raise NotImplementedError(f'"{name}" not implemented for \'Bool\'')

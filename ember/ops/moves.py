@@ -10,6 +10,7 @@ from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import dispatch, modes
 from ember.core.array import copy_into, empty, fill, host_copy, to_device
+from ember.core.factory import fill_value
 from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast, wrapped
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Node, edge_of
@@ -232,9 +233,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         )
         return copy_(self, value if value.device is self.device else value.to(self.device))
     check_write(self)
-    if isinstance(value, complex) and not self.is_complex():
-        raise RuntimeError(f"value cannot be converted to type {self.dtype} without overflow")
-    fill(self._array, value)
+    fill(self._array, fill_value(self._array.spec.dtype, value))
     written(self)
     if modes.state.grad and needs_grad(self):
         rebind(self, node_type(CopyNode, "fill")((), (self._array.spec,)), None)
