@@ -107,7 +107,7 @@ def from_numpy_dtype(numpy_type: Any) -> dtype:
         known = ", ".join(str(t.numpy) for t in ALL if t.numpy.isbuiltin == 1)
         hint = " (convert it with .astype(native byte order) first)" if native in _FROM_NUMPY else ""
         raise TypeError(
-            f"can't convert np.ndarray of type {np.dtype(numpy_type)}. "
+            f"can't convert np.ndarray of type numpy.{np.dtype(numpy_type).type.__name__}. "
             f"The only supported types are: {known}.{hint}"
         )
     return found
