@@ -121,12 +121,14 @@ def _step(task: _Task, node: Node) -> None:
     grads = task.buffers.pop(node, None)
     if grads is None:
         grads = [None] * len(node.out_specs)
-    _tensor_hooks(node, grads)
-    for index in range(len(grads)):
-        position = task.captures.get((node, index))
+    needed = task.needed is None or node in task.needed
+    captured = [(i, task.captures.get((node, i))) for i in range(len(grads))] if task.captures else []
+    if needed or any(position is not None for _, position in captured):
+        _tensor_hooks(node, grads)
+    for index, position in captured:
         if position is not None:
             task.results[position] = grads[index]
-    if task.needed is not None and node not in task.needed:
+    if not needed:
         _pass_nothing(task, node)
         return
     if isinstance(node, AccumulateGrad):

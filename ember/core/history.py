@@ -105,19 +105,22 @@ def rebind(tensor: Tensor, node: Node, self_position: int | None, output_nr: int
     """Give a written tensor its new history; `self_position` is its own place among the node's edges."""
     base = tensor._base
     if base is None:
-        tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, output_nr, True
+        _set_history(tensor, node, output_nr)
         tensor._history += 1
-        _follow_retained(tensor)
         return
-    slices = CopySlices(base, tensor._array.layout, node, self_position)
-    base._grad_fn, base._output_nr, base._requires_grad = slices, 0, True
+    _set_history(base, CopySlices(base, tensor._array.layout, node, self_position), 0)
     base._history += 1
     refresh(tensor)
 
 
-def _follow_retained(tensor: Tensor) -> None:
-    if tensor._retains_grad:
+def _set_history(tensor: Tensor, node: Node, output_nr: int) -> None:
+    """Make a tensor the result of a node; a retained gradient is from now on that of the new value."""
+    retained, before = tensor._retains_grad, tensor._grad_fn
+    if retained and before is not None:
+        before.capture_hooks(tensor._output_nr).pop(-id(tensor), None)
         tensor._retains_grad = False
+    tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, output_nr, True
+    if retained:
         tensor.retain_grad()
 
 
@@ -128,8 +131,7 @@ def refresh(tensor: Tensor) -> None:
     if tensor._view_history != base._history:
         tensor._view_history = base._history
         if base._requires_grad:
-            node = BaseView(base, tensor._array.layout)
-            tensor._grad_fn, tensor._output_nr, tensor._requires_grad = node, 0, True
+            _set_history(tensor, BaseView(base, tensor._array.layout), 0)
 
 
 _node_refresh[0] = refresh

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -424,14 +425,16 @@ def check_assigned_grad(own: Spec, grad: Spec) -> None:
 
 
 class _Retain:
-    """The hook of retain_grad: holds its tensor weakly through the tensor's own node."""
+    """The hook of retain_grad: holds its tensor weakly, which holds the node that holds this."""
 
     def __init__(self, tensor: Tensor):
-        self.tensor = tensor
+        self.tensor = weakref.ref(tensor)
 
     def __call__(self, grad: Tensor) -> None:
-        known = self.tensor._grad
-        self.tensor._grad = _plain(grad._array) if known is None else known + grad  # type: ignore[operator]
+        tensor = self.tensor()
+        if tensor is not None:
+            known = tensor._grad
+            tensor._grad = _plain(grad._array) if known is None else known + grad  # type: ignore[operator]
 
 
 def _plain(array: Array) -> Tensor:

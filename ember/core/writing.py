@@ -10,6 +10,7 @@ from ember.core import dispatch, executor, modes
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, rebind, written
+from ember.core.node import Saved
 from ember.core.plan import Plan
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
@@ -39,6 +40,7 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
                 check_overlap(tensor._array, other)
     recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
     old = _before_write(op, plan, values) if recording else None
+    version = owned[0]._array.storage.version
     slot = executor._slot[0]
     if slot is None:
         plan.runner(*operands)
@@ -50,9 +52,18 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
         node = op.record(plan, values, owned[0], old)
         if node is None:
             node = op.blank_node(plan)
+        _keep_version(node, owned[0], version)
         self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
         rebind(owned[0], node, self_position)
     return owned[0] if len(owned) == 1 else tuple(owned)
+
+
+def _keep_version(node: Any, written_to: Tensor, version: int) -> None:
+    """Let values that the node saved from the written memory count as they were before: backward finds them changed."""
+    for saved in node.saved.values():
+        if isinstance(saved, Saved) and saved.array is not None and not saved.is_output:
+            if saved.array.storage is written_to._array.storage:
+                saved.version = version
 
 
 def _before_write(op: Any, plan: Plan, values: Sequence[Any]) -> Tensor | None:

@@ -38,6 +38,17 @@ class CopyNode(Node):
         return (unbroadcast(g, self.source),)
 
 
+class OverwriteNode(CopyNode):
+    """A recorded write over all of a tensor: the value before gets zeros, the source (if any) its gradient."""
+
+    __slots__ = ()
+
+    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
+        """Zeros for what was there, and the gradient for what was written."""
+        before = None if self.edges[0][0] is None else grads[0].new_zeros(grads[0].shape)
+        return (before,) if self.source is None else (before, *super().apply(grads))
+
+
 def _recorded(name: str, source: Tensor, array: Array) -> Tensor:
     out = wrapped(array)
     if modes.state.grad and needs_grad(source) and dispatch.is_differentiable(array.spec.dtype):
@@ -206,10 +217,15 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         copy_into(self._array, array)
     written(self)
     if modes.state.grad and (needs_grad(self) or needs_grad(src)) and dispatch.is_differentiable(own.dtype):
-        node = node_type(CopyNode, "copy_backwards")(dispatch.edges_of([src]), (own,))
+        node = node_type(OverwriteNode, "copy_backwards")(dispatch.edges_of([_value_before(self), src]), (own,))
         node.source = source
-        rebind(self, node, None)
+        rebind(self, node, 0)
     return self
+
+
+def _value_before(tensor: Tensor) -> Tensor | None:
+    """Where zeros go when a tensor is written over; nowhere for a view, whose base cuts them out."""
+    return tensor if tensor._base is None else None
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -236,7 +252,9 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     fill(self._array, fill_value(self._array.spec.dtype, value))
     written(self)
     if modes.state.grad and needs_grad(self):
-        rebind(self, node_type(CopyNode, "fill")((), (self._array.spec,)), None)
+        node = node_type(OverwriteNode, "fill")(dispatch.edges_of([_value_before(self)]), (self._array.spec,))
+        node.source = None
+        rebind(self, node, 0)
     return self
 
 
