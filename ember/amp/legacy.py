@@ -17,6 +17,9 @@ __all__ = [
     "CudaGradScaler",
     "custom_bwd",
     "custom_fwd",
+    "get_autocast_cpu_dtype",
+    "get_autocast_gpu_dtype",
+    "is_autocast_cpu_enabled",
 ]
 
 
@@ -107,3 +110,29 @@ def _warn_decorator(name: str) -> None:
         FutureWarning,
         stacklevel=3,
     )
+
+
+def _warn_query(old: str, new: str) -> None:
+    warnings.warn(
+        f"torch.{old}() is deprecated. Please use torch.{new} instead.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """`torch.is_autocast_enabled("cpu")` under its old name."""
+    _warn_query("is_autocast_cpu_enabled", "is_autocast_enabled('cpu')")
+    return autocast_mode.is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype() -> dtypes.dtype:
+    """`torch.get_autocast_dtype("cpu")` under its old name."""
+    _warn_query("get_autocast_cpu_dtype", "get_autocast_dtype('cpu')")
+    return autocast_mode.get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> dtypes.dtype:
+    """`torch.get_autocast_dtype("cuda")` under its old name."""
+    _warn_query("get_autocast_gpu_dtype", "get_autocast_dtype('cuda')")
+    return autocast_mode.get_autocast_dtype("cuda")

@@ -35,3 +35,12 @@ def test_cpu_scaler_and_decorators():
         assert callable(legacy.custom_fwd(lambda ctx: 1))
     with pytest.warns(FutureWarning, match="torch.cuda.amp.custom_bwd"):
         assert callable(legacy.custom_bwd(lambda ctx: 1))
+
+
+def test_queries():
+    with pytest.warns(DeprecationWarning, match=r"use torch.is_autocast_enabled\('cpu'\) instead"):
+        assert legacy.is_autocast_cpu_enabled() is False
+    with pytest.warns(DeprecationWarning, match="torch.get_autocast_cpu_dtype"):
+        assert legacy.get_autocast_cpu_dtype() == ember.bfloat16
+    with pytest.warns(DeprecationWarning, match="torch.get_autocast_gpu_dtype"):
+        assert legacy.get_autocast_gpu_dtype() == ember.float16
