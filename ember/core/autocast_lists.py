@@ -17,7 +17,7 @@ def _names(text: str) -> frozenset[str]:
 LOWER = _names("""
     addbmm addmm addmv addr baddbmm bmm chain_matmul einsum linear matmul mm multi_dot mv
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-    convolution convolution_transpose prelu
+    conv_tbc convolution prelu
     gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
     multi_head_attention_forward scaled_dot_product_attention
 """)
