@@ -36,19 +36,19 @@ def vdot(a: NDArray, b: NDArray) -> NDArray:
 
 def outer(a: NDArray, b: NDArray) -> NDArray:
     """a[i]·b[j] of two vectors."""
-    return np.multiply(a[:, None], b[None, :])
+    return np.multiply(a[:, None], b[None, :], order="C")
 
 
 def _product(a: NDArray, b: NDArray) -> Any:
     if a.ndim < 2 or b.ndim < 2:
-        return np.matmul(a, b)
+        return np.matmul(a, b, order="C")
     if a.shape[-1] == 1 and b.shape[-2] == 1:
-        return np.multiply(a, b)  # an outer product: BLAS is 10 times slower at it
+        return np.multiply(a, b, order="C")  # an outer product: BLAS is 10 times slower at it
     if b.ndim == 2 and a.ndim > 2:
         # One large product instead of one for each batch entry.
         rows = a.reshape(-1, a.shape[-1]) if a.size else np.empty((_rows(a), a.shape[-1]), a.dtype)
-        return np.matmul(rows, b).reshape(a.shape[:-1] + b.shape[-1:])
-    return np.matmul(a, b)
+        return np.matmul(rows, b, order="C").reshape(a.shape[:-1] + b.shape[-1:])
+    return np.matmul(a, b, order="C")
 
 
 def _rows(a: NDArray) -> int:
@@ -64,13 +64,13 @@ def _integer_product(a: NDArray, b: NDArray) -> Any:
     inner = a.shape[-1]
     columns = b.shape[-1] if b.ndim > 1 else 1
     if a.size * columns < SMALLEST_EXACT_DETOUR or not inner or not b.size:
-        return np.matmul(a, b)
+        return np.matmul(a, b, order="C")
     bound = inner * _largest(a) * _largest(b)
     for float_type, limit in EXACT:
         if bound <= limit:
             product = _product(a.astype(float_type), b.astype(float_type))
             return product.astype(np.int64).astype(a.dtype, copy=False)
-    return np.matmul(a, b)
+    return np.matmul(a, b, order="C")
 
 
 def _largest(a: NDArray) -> int:

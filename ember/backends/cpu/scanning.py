@@ -1,4 +1,7 @@
-"""Running sums, products, extremes and log-sums along a dim."""
+"""Running sums, products, extremes and log-sums along a dim; results have the dtype of x.
+
+float32 and complex64 are accumulated in double precision and rounded at every place, as PyTorch's.
+"""
 
 from __future__ import annotations
 
@@ -8,54 +11,100 @@ import numpy as np
 
 NDArray = np.ndarray[Any, Any]
 
+WIDER = {"f": np.float64, "F": np.complex128}
+BLOCK_BYTES = 256 << 10  # rows that are scanned together in double precision, in the cache
+LEAST_SLICE = 128  # slices of this many elements are worth a step of their own
+
 
 def cumsum(x: NDArray, dim: int) -> NDArray:
-    """Sums of the elements up to each along a dim, in the dtype of x."""
-    return np.cumsum(x, axis=dim, dtype=x.dtype)
+    """y[i] = x[0] + … + x[i] along dim."""
+    return _scan(np.add, x, dim)
 
 
 def cumprod(x: NDArray, dim: int) -> NDArray:
-    """Products of the elements up to each along a dim, in the dtype of x."""
-    return np.cumprod(x, axis=dim, dtype=x.dtype)
+    """y[i] = x[0] · … · x[i] along dim."""
+    return _scan(np.multiply, x, dim)
 
 
 def logcumsumexp(x: NDArray, dim: int) -> NDArray:
-    """log of the sums of exp of the elements up to each along a dim, without overflow.
-
-    Real: each sum from the one before by logaddexp. Complex: relative to the running greatest real part.
-    """
-    if x.dtype.kind != "c":
-        return np.logaddexp.accumulate(x, axis=dim)
-    made = np.array(x)
-    rows = np.moveaxis(made, dim, 0)
-    for i in range(1, len(rows)):
-        top = np.maximum(rows[i - 1].real, rows[i].real)
-        top = np.where(np.isfinite(top), top, 0)
-        rows[i] = top + np.log(np.exp(rows[i - 1] - top) + np.exp(rows[i] - top))
-    return made
+    """y[i] = log(exp(x[0]) + … + exp(x[i])) along dim, without overflow."""
+    if x.dtype.kind == "c":
+        return _complex_logcumsumexp(x, dim)
+    return _scan(np.logaddexp, x, dim)
 
 
 def cummax(x: NDArray, dim: int) -> tuple[NDArray, NDArray]:
-    """The greatest element up to each along a dim, and the index of its last place; NaN is the greatest."""
-    return _extremes(x, dim, np.greater_equal)
+    """The largest element so far along dim and where it was last; NaN is larger than all."""
+    return _running_extreme(np.maximum, x, dim)
 
 
 def cummin(x: NDArray, dim: int) -> tuple[NDArray, NDArray]:
-    """The smallest element up to each along a dim, and the index of its last place; NaN is the smallest."""
-    return _extremes(x, dim, np.less_equal)
+    """The smallest element so far along dim and where it was last; NaN is smaller than all."""
+    return _running_extreme(np.minimum, x, dim)
 
 
-def _extremes(x: NDArray, dim: int, wins: Any) -> tuple[NDArray, NDArray]:
-    values = np.array(np.moveaxis(x, dim, 0))
-    places = np.zeros(values.shape, np.int64)
-    wide = values.astype(np.float32) if values.dtype.kind not in "biufc" else values
-    for i in range(1, len(values)):
-        taken = wins(wide[i], wide[i - 1]) | (wide[i] != wide[i])
-        if wide is not values:
-            wide[i] = np.where(taken, wide[i], wide[i - 1])
-        values[i] = np.where(taken, values[i], values[i - 1])
-        places[i] = np.where(taken, i, places[i - 1])
-    return (
-        np.ascontiguousarray(np.moveaxis(values, 0, dim)),
-        np.ascontiguousarray(np.moveaxis(places, 0, dim)),
-    )
+def _scan(ufunc: np.ufunc, x: NDArray, dim: int) -> NDArray:
+    """The running result of a ufunc along dim."""
+    if x.ndim == 0 or not x.size:
+        return np.array(x, order="C")
+    dim %= x.ndim
+    wide = np.dtype(WIDER.get(x.dtype.char, x.dtype))
+    out = np.empty(x.shape, x.dtype)
+    rows, results = np.moveaxis(x, dim, -1), np.moveaxis(out, dim, -1)
+    if dim < x.ndim - 1 and x.size // x.shape[dim] >= LEAST_SLICE:
+        state = rows[..., 0].astype(wide)
+        results[..., 0] = state
+        for place in range(1, x.shape[dim]):
+            ufunc(state, rows[..., place], out=state)
+            results[..., place] = state
+    elif wide == x.dtype:
+        ufunc.accumulate(x, dim, out=out)
+    else:
+        rows = rows.reshape(-1, x.shape[dim])
+        flat = out if dim == x.ndim - 1 else np.empty(results.shape, x.dtype)
+        targets = flat.reshape(rows.shape)
+        several = max(1, BLOCK_BYTES // (x.shape[dim] * wide.itemsize))
+        for first in range(0, len(rows), several):
+            part = slice(first, first + several)
+            block = rows[part].astype(wide)
+            targets[part] = ufunc.accumulate(block, 1, out=block)
+        if flat is not out:
+            results[...] = flat
+    return out
+
+
+def _running_extreme(ufunc: np.ufunc, x: NDArray, dim: int) -> tuple[NDArray, NDArray]:
+    """Running extremes and where they were last."""
+    if x.ndim == 0 or not x.size:
+        return np.array(x, order="C"), np.zeros(x.shape, np.int64)
+    dim %= x.ndim
+    values = _scan(ufunc, x, dim)
+    held = x == values
+    if x.dtype.kind in "fV":
+        held |= np.isnan(x)
+    shape = [1] * x.ndim
+    shape[dim] = x.shape[dim]
+    places = np.arange(x.shape[dim]).reshape(shape)
+    return values, _scan(np.maximum, np.where(held, places, 0), dim)
+
+
+def _complex_logcumsumexp(x: NDArray, dim: int) -> NDArray:
+    """`logcumsumexp` slice by slice; the larger real part is taken out of the exponentials."""
+    if x.ndim == 0 or not x.size:
+        return np.array(x, order="C")
+    out = np.empty(x.shape, x.dtype)
+    rows, results = np.moveaxis(x, dim, 0), np.moveaxis(out, dim, 0)
+    state = rows[0].astype(np.complex128)
+    results[0] = state
+    for place in range(1, len(rows)):
+        row = rows[place]
+        larger = np.where(state.real >= row.real, state, row)
+        smaller = np.where(state.real >= row.real, row, state)
+        added = larger + np.log1p(np.exp(smaller - larger))
+        # Where one is infinitely larger, or both vanish, there is nothing to add.
+        alone = np.isinf(larger.real) | np.isneginf(smaller.real)
+        added = np.where(alone, larger, added)
+        missing = np.isnan(state) | np.isnan(row)
+        state = np.where(missing, complex(np.nan, np.nan), added)
+        results[place] = state
+    return out
