@@ -3,6 +3,7 @@
 from ember.core.registry import F, composite, elementwise
 from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
 from ember.errors import check
+from ember.ops.linear import linear
 from ember.ops.losses import check_reduction, chosen, reduced
 from ember.scalar import primitives as s
 
@@ -223,10 +224,51 @@ def _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothin
     return loss / total if reduction == "mean" else loss
 
 
+@composite(export=F)
+def linear_cross_entropy(
+    input,
+    linear_weight,
+    target,
+    *,
+    linear_bias=None,
+    weight=None,
+    reduction="mean",
+    ignore_index=None,
+    label_smoothing=0.0,
+    options=None,
+):
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: (N, D) or (D,), (C, ..., D).
+
+    `options`, how PyTorch splits the work, changes nothing here.
+
+    >>> import ember as torch
+    >>> x, w = torch.zeros(2, 3), torch.ones(4, 3)
+    >>> torch.nn.functional.linear_cross_entropy(x, w, torch.tensor([1, 3]))
+    tensor(1.3863)
+    """
+    check(
+        input.dim() in (1, 2),
+        RuntimeError,
+        lambda: f"expected input with dimensionality 1 or 2, got {input.dim()}",
+    )
+    # Dims of the weight between its first and last are those of the target.
+    bias = None if linear_bias is None else linear_bias.flatten()
+    scores = linear(input, linear_weight.flatten(0, -2), bias)
+    scores = scores.unflatten(-1, tuple(linear_weight.shape[:-1]))
+    return cross_entropy(
+        scores,
+        target,
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+
+
 _NO_MATRIX = "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {}"
 
 
-@elementwise(accepts=FLOATING)
+@elementwise(accepts=FLOATING, literals={"squared": (True,)})
 def hinge_power(distance, squared=False):
     """max(distance, 0), or its square."""
     positive = s.where(distance > 0, distance, 0)
@@ -359,7 +401,7 @@ def multilabel_soft_margin_loss(
     loss = soft_labels(input, target)
     if weight is not None:
         loss = loss * weight
-    loss = loss.sum(input.dim() - 1) / input.size(-1)
+    loss = loss.mean(input.dim() - 1)
     check(reduction in ("none", "mean", "sum"), ValueError, f"{reduction} is not valid")
     return reduced(loss, reduction)
 

@@ -27,8 +27,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
         lambda: f"expected common dtype to be floating point, yet common dtype is {common.title}",
     )
     x1, x2 = x1.to(common), x2.to(common)
-    if x1.dim() != x2.dim():
-        # `dim` counts the dims of the pair, so both need all of them.
+    if x1.shape != x2.shape:
+        # The norms are those of the broadcast vectors.
         shape = broadcast_shapes(tuple(x1.shape), tuple(x2.shape))
         x1, x2 = x1.expand(shape), x2.expand(shape)
     return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)

@@ -1,6 +1,7 @@
 """Sampling at given places: `affine_grid` makes the places, `grid_sample` reads there."""
 
 import itertools
+import math
 
 import numpy as np
 
@@ -185,7 +186,8 @@ def _sampled(input, grid, mode, padding_mode, align_corners):
         return read.cubic(places)
     places = [read.inside(place, n) for place, n in zip(places, sizes)]
     if mode == "nearest":
-        return read.at([place.round() for place in places])
+        found = read.at([place.round() for place in places])
+        return found + _no_slope(places).unsqueeze(1) if grid.requires_grad else found
     return read.linear(places)
 
 
@@ -194,6 +196,11 @@ def _unnormalized(place, size, align_corners):
     if align_corners:
         return (place + 1) * ((size - 1) / 2)
     return ((place + 1) * size - 1) / 2
+
+
+def _no_slope(places):
+    """Zeros that depend on the places: a gradient of zero is still a gradient."""
+    return sum(where_(place.abs() < math.inf, place, 0) * 0 for place in places)
 
 
 def _clipped(place, size):

@@ -1,6 +1,7 @@
 """Linear and bilinear maps."""
 
 from ember.core.registry import FUNCTION, F, composite
+from ember.dtypes import HALF, float32
 from ember.errors import check
 
 
@@ -17,6 +18,10 @@ def linear(input, weight, bias=None):
         RuntimeError,
         lambda: f"t() expects a tensor with <= 2 dimensions, but self is {weight.dim()}D",
     )
+    if bias is not None and input.dtype in HALF and input.device.type == "cpu":
+        # The CPU multiplies half precision in float32 anyway: added there, the sum rounds once.
+        out = input.to(float32).matmul(weight.to(float32).t()) + bias.to(float32)
+        return out.to(input.dtype)
     out = input.matmul(weight.t())
     return out if bias is None else out + bias
 

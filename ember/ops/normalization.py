@@ -61,6 +61,7 @@ def batch_norm(
     _check_statistics(running_mean, running_var, not training)
     channels = input.size(1) if input.dim() > 1 else 0
     _check_channels(channels, running_mean, running_var, weight, bias)
+    _check_floating("batch_norm", input)
     _check_mixed(input, weight, bias, running_mean, running_var)
     dims = tuple(d for d in range(input.dim()) if d != 1)
     if not training:
@@ -111,6 +112,14 @@ def _check_mixed(input, *parameters):
             f"share same datatype; the input is {input.dtype}, the parameters "
             f"{', '.join(sorted(map(str, given)))}"
         ),
+    )
+
+
+def _check_floating(name, input):
+    check(
+        input.is_floating_point(),
+        NotImplementedError,
+        lambda: f"\"{name}\" not implemented for '{input.dtype.title}'",
     )
 
 
@@ -239,6 +248,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
         "layer_norm(): argument 'normalized_shape' (position 2) must be tuple of ints, not int",
     )
     dims = _check_normalized_shape(input, normalized_shape, weight, bias)
+    _check_floating("layer_norm", input)
     _check_mixed(input, weight, bias)
     return _in_dtype(standardized(input, weight, bias, eps, dim=dims), input)
 
@@ -292,6 +302,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
                 f"{list(input.shape)}"
             ),
         )
+    _check_floating("group_norm", input)
     _check_mixed(input, weight, bias)
     grouped = input.unflatten(1, (num_groups, channels // num_groups))
     ones = (1,) * (input.dim() - 2)

@@ -18,9 +18,9 @@ from ember.scalar.primitives import make, sigmoid, where
 
 
 @elementwise(accepts=FLOATING)
-def next_cell(i, f, g, c):
-    """σ(f)·c + σ(i)·tanh(g)."""
-    return sigmoid(f) * c + sigmoid(i) * make("tanh", g)
+def next_cell(i, f, new, c):
+    """σ(f)·c + σ(i)·tanh(new)."""
+    return sigmoid(f) * c + sigmoid(i) * make("tanh", new)
 
 
 @elementwise(accepts=FLOATING)

@@ -194,8 +194,8 @@ def _windows_max(input, kernel, size, samples):
     count = len(kernel)
     places = None
     for dim, (n, k, out) in enumerate(zip(input.shape[2:], kernel, size)):
-        # The last dim takes the first sample, as PyTorch has it.
-        starts = _starts(samples[..., count - 1 - dim], n, k, out)
+        # In 2-d the last dim takes the first sample, in 3-d the first does, as PyTorch has it.
+        starts = _starts(samples[..., 1 - dim if count == 2 else dim], n, k, out)
         taps = starts.new_tensor(list(range(k)))
         own = starts.unsqueeze(-1) + taps
         shape = [*own.shape[:2], *(1,) * (2 * count)]

@@ -6,8 +6,9 @@ import ember.nn.functional as F
 import ember.ops as ops
 from ember.errors import check
 from ember.nn import init
+from ember.nn.modules.lazy import LazyModuleMixin
 from ember.nn.modules.module import Module
-from ember.nn.parameter import Parameter
+from ember.nn.parameter import Parameter, UninitializedParameter
 
 _STRING_PADDINGS = ("valid", "same")
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -368,6 +369,98 @@ class ConvTranspose3d(_ConvTransposeNd):
     _function = staticmethod(F.conv_transpose3d)
 
 
+class _LazyConvMixin(LazyModuleMixin):
+    """A convolution whose number of input channels the first input tells."""
+
+    def __init__(self, out_channels, kernel_size, *args, **kwargs):
+        # Made without channels and bias, so that no parameter has a shape yet.
+        names = _LAZY_TRANSPOSE_NAMES if issubclass(type(self), _ConvTransposeNd) else _LAZY_NAMES
+        settings = {**dict(zip(names, args)), **kwargs}
+        bias = settings.pop("bias", True)
+        super().__init__(0, 0, kernel_size, bias=False, **settings)
+        factory = {"device": settings.get("device"), "dtype": settings.get("dtype")}
+        self.weight = UninitializedParameter(**factory)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(**factory)
+
+    def reset_parameters(self):
+        if self.in_channels != 0 and not self.has_uninitialized_params():
+            super().reset_parameters()
+
+    def initialize_parameters(self, input, *args, **kwargs):
+        """Give the weight and the bias the shapes that this input asks for."""
+        if not self.has_uninitialized_params():
+            return
+        n = self._ndim
+        check(
+            input.dim() in (n + 1, n + 2),
+            RuntimeError,
+            lambda: (
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}"
+            ),
+        )
+        self.in_channels = input.size(-n - 1)
+        message = "in_channels must be divisible by groups"
+        check(self.in_channels % self.groups == 0, ValueError, message)
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
+        self.weight.materialize((first, second // self.groups, *self.kernel_size))
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+
+_LAZY_NAMES = ("stride", "padding", "dilation", "groups", "bias", "padding_mode")
+_LAZY_NAMES += ("device", "dtype")
+_LAZY_TRANSPOSE_NAMES = ("stride", "padding", "output_padding", "groups", "bias", "dilation")
+_LAZY_TRANSPOSE_NAMES += ("padding_mode", "device", "dtype")
+
+
+class LazyConv1d(_LazyConvMixin, Conv1d):
+    """A `Conv1d` without its first argument, which the first input tells.
+
+    >>> import ember as torch
+    >>> layer = torch.nn.LazyConv1d(4, 3)
+    >>> layer(torch.zeros(1, 2, 5)).shape, layer.in_channels
+    (torch.Size([1, 4, 3]), 2)
+    """
+
+    cls_to_become = Conv1d
+
+
+class LazyConv2d(_LazyConvMixin, Conv2d):
+    """A `Conv2d` without its first argument, which the first input tells."""
+
+    cls_to_become = Conv2d
+
+
+class LazyConv3d(_LazyConvMixin, Conv3d):
+    """A `Conv3d` without its first argument, which the first input tells."""
+
+    cls_to_become = Conv3d
+
+
+class LazyConvTranspose1d(_LazyConvMixin, ConvTranspose1d):
+    """A `ConvTranspose1d` without its first argument, which the first input tells."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyConvMixin, ConvTranspose2d):
+    """A `ConvTranspose2d` without its first argument, which the first input tells."""
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyConvMixin, ConvTranspose3d):
+    """A `ConvTranspose3d` without its first argument, which the first input tells."""
+
+    cls_to_become = ConvTranspose3d
+
+
 __all__ = [
     "Conv1d",
     "Conv2d",
@@ -375,4 +468,10 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
 ]
