@@ -63,10 +63,14 @@ def public_names(place, recorded):
         declared = [name for name in dir(place) if name in registry.NAMESPACES["Tensor"]]
     named = {name for name in recorded if has(place, name)} | set(declared)
     return sorted(
-        name
-        for name in named
-        if not name.startswith("_") and not isinstance(getattr(place, name), types.ModuleType)
+        name for name in named if not name.startswith("_") and is_own(getattr(place, name))
     )
+
+
+def is_own(value):
+    """Whether a module's value is part of its surface, not a module or a tool that it uses."""
+    home = getattr(value, "__module__", None) or type(value).__module__
+    return not isinstance(value, types.ModuleType) and home not in ("typing", "__future__", "abc")
 
 
 def parameters(thing, receiver=None):
@@ -228,7 +232,7 @@ def stub():
         if isinstance(thing, types.ModuleType):
             if thing.__name__ == f"ember.{name}":
                 lines.append(f"from ember import {name} as {name}\n")
-        elif name == "Tensor":
+        elif name == "Tensor" or not is_own(thing):
             continue
         elif isinstance(thing, type):
             home = thing.__module__

@@ -56,8 +56,17 @@ def public_names(namespace):
         if not declared and (home in BORROWED or name.isupper() or not callable(value)):
             if namespace != "torch.Tensor" and not isinstance(value, (torch.dtype, torch.layout)):
                 continue
+        if namespace == "torch" and callable(value) and not is_documented(value):
+            continue
         names.append(name)
     return sorted(set(names))
+
+
+def is_documented(value):
+    """Whether a callable at the top level is for users: the compiler's own parts have no text."""
+    if isinstance(value, type):
+        return value.__module__ == "torch" or bool(value.__doc__) and "_C" not in value.__module__
+    return bool(value.__doc__)
 
 
 def main():
