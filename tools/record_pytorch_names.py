@@ -65,7 +65,7 @@ def public_names(namespace):
 def is_documented(value):
     """Whether a callable at the top level is for users: the compiler's own parts have no text."""
     if isinstance(value, type):
-        return value.__module__ == "torch" or bool(value.__doc__) and "_C" not in value.__module__
+        return value.__module__ == "torch" or (bool(value.__doc__) and "_C" not in value.__module__)
     return bool(value.__doc__)
 
 
