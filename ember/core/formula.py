@@ -8,17 +8,19 @@ from typing import Any
 
 from ember import dtypes
 from ember.core import dispatch, executor, modes
+from ember.core.array import full
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
 from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
 from ember.core.outputs import store
 from ember.core.plan import NOTHING, Plan, Reading, Recipe, common, compares, floats, real_part
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.core.writing import write
+from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Spec, spec_of
+from ember.kernel.array import Spec, contiguous_spec, spec_of
 from ember.kernel.call import MapCall
 from ember.layout import broadcast_shapes, elementwise_strides, wrap_dims
 from ember.scalar.diff import adjoint, has_rows, tangent
@@ -35,6 +37,7 @@ class FormulaOp(Op):
 
     rows = False
     checks: Any = None  # a function of the bound arguments that may raise
+    takes_numbers = False  # whether numbers alone are operands too: torch.add(1, 2)
     seed, output = "g", "result"  # variables for the gradient and the result in derivatives; a derived op has others
 
     def __init__(
@@ -134,6 +137,9 @@ class FormulaOp(Op):
 
     def with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
         """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if none has to."""
+        if self.takes_numbers and not any(isinstance(v, Tensor) for v in values):
+            if isinstance(values[0], NUMBERS):
+                return [_number_tensor(values[0]), *values[1:]]
         named = list(zip(self.parameters, values, strict=True))
         device = find_device(self.name, named)
         moved = [
@@ -334,6 +340,11 @@ class FormulaOp(Op):
         node.edges, node.out_specs, node.sequence = (), plan.call.out_specs, next(sequence)
         node.recipe, node.saved = Recipe(None, False, (), (), (), False, (), ()), NOTHING
         return node
+
+
+def _number_tensor(value: Any) -> Tensor:
+    """A number as a tensor of 0 dims."""
+    return tensor_of(full(contiguous_spec((), dispatch.number_type(value), CPU), value))
 
 
 class FormulaNode(Node):

@@ -13,6 +13,7 @@ from ember.dtypes import ANY, COMPLEX_TYPES, FLOATING, INEXACT, INTEGERS, REAL
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.ops import return_types
+from ember.ops.argument_types import check_tensor, require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.expr import Expr
 from ember.scalar.primitives import where
@@ -100,12 +101,17 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 for _op in (add, sub, rsub):
     _op.checks = _check_alpha
+for _op in (add, sub):
+    _op.takes_numbers = True
 
 
 @elementwise(API, names=("multiply",))
 def mul(input: Any, other: Any) -> Any:
     """input · other."""
     return input * other
+
+
+mul.takes_numbers = True
 
 
 @elementwise(API, accepts=ANY - BOOL)
@@ -171,6 +177,8 @@ def trunc_divide(input: Any, other: Any) -> Any:
 
 floor_divide.grad = flat_in_both
 trunc_divide.grad = flat_in_both
+for _op in (true_divide, floor_divide, trunc_divide):
+    _op.takes_numbers = True
 ROUNDED = {None: true_divide, "floor": floor_divide, "trunc": trunc_divide}
 
 
@@ -236,6 +244,9 @@ def lcm(input: Any, other: Any) -> Any:
     return p.abs(p.lcm(input, other))
 
 
+require_tensors((rsub, fmod), 1)
+require_tensors((gcd, lcm), 2)
+
 # signs
 
 
@@ -296,6 +307,7 @@ def copysign(input: Any, other: Any) -> Any:
     return p.copysign(input, other)
 
 
+require_tensors((copysign,), 1)
 copysign.grad = lambda g, input, result: (where(p.eq(input, 0), 0, g * (result / input)), 0)
 
 
@@ -375,7 +387,20 @@ def pow_(self: Tensor, exponent: Any) -> Tensor:
     return power.inplace(self, exponent)
 
 
-@composite(API)
+@composite(METHOD)
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """`float_power` in place. RuntimeError unless the tensor is float64 or complex128."""
+    made = float_power(self, exponent)
+    check(
+        made.dtype is self.dtype,
+        RuntimeError,
+        f"the base given to float_power_ has dtype {self.dtype.title} but the operation's result requires dtype "
+        f"{made.dtype.title}",
+    )
+    return self.copy_(made)
+
+
+@composite(PLAIN)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input to the power `exponent`, computed in float64 (complex128 for complex numbers)."""
     values = [input, exponent]
@@ -387,6 +412,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 @composite(API)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input · 2 to the power `other`."""
+    check_tensor("ldexp", "input", 1, input)
     return mul(input, power(2.0, other))
 
 

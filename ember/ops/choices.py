@@ -11,6 +11,7 @@ from ember.core.registry import FUNCTION, INPLACE, METHOD, OPS, OUT, composite, 
 from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES, FLOATING, REAL
 from ember.errors import check
+from ember.ops.argument_types import require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.primitives import where
 from ember.source_lines import warn
@@ -82,7 +83,7 @@ def _fill_value(input: Tensor, mask: Tensor, value: Any) -> Any:
             f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).",
         )
         check(
-            dtypes.can_cast(value.dtype, input.dtype) or input.dtype.category < dtypes.FLOAT,
+            not value.is_complex() or input.is_complex(),
             RuntimeError,
             f"value cannot be converted to type {input.dtype.name} without overflow",
         )
@@ -141,6 +142,9 @@ def fmax(input: Any, other: Any) -> Any:
 def fmin(input: Any, other: Any) -> Any:
     """The smaller of two; the number where one is NaN."""
     return p.fmin(input, other)
+
+
+require_tensors((maximum, minimum, fmax, fmin), 2)
 
 
 @elementwise(API, names=("clip",), accepts=REAL)
@@ -208,6 +212,8 @@ clamp_max.grad = lambda g, input, max: (
 )
 
 
+require_tensors((clamp_min, clamp_max), 1)
+
 # steps and replacements
 
 
@@ -231,6 +237,7 @@ def _one_dtype(input: Any, values: Any) -> None:
 
 
 heaviside.checks = _one_dtype
+require_tensors((heaviside,), 2)
 heaviside.grad = lambda g: (0, 0)
 
 

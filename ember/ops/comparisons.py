@@ -11,6 +11,7 @@ from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, eleme
 from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES, INTEGERS
 from ember.errors import check
+from ember.ops.argument_types import check_tensor, require_tensors
 from ember.scalar import primitives as p
 
 API = FUNCTION | METHOD | INPLACE | OUT
@@ -33,6 +34,8 @@ le = _comparison("le", "le", "Whether input <= other.", ("less_equal",))
 gt = _comparison("gt", "gt", "Whether input > other.", ("greater",))
 ge = _comparison("ge", "ge", "Whether input >= other.", ("greater_equal",))
 
+
+require_tensors((eq, ne, lt, le, gt, ge), 1)
 
 # logic
 
@@ -60,6 +63,8 @@ def logical_not(input: Any) -> Any:
     """Whether the element is zero."""
     return p.logical_not(input)
 
+
+require_tensors((logical_and, logical_or, logical_xor), 2)
 
 # tests of a value
 
@@ -139,6 +144,8 @@ def isclose(
     >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0000001, 2.1]))
     tensor([ True, False])
     """
+    check_tensor("isclose", "input", 1, input)
+    check_tensor("isclose", "other", 2, other)
     check(
         input.dtype is other.dtype,
         RuntimeError,

@@ -21,6 +21,7 @@ from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import spec_of
 from ember.layout import broadcast_shapes
+from ember.ops.argument_types import check_tensor
 from ember.ops.joining import stack
 from ember.scalar import primitives as p
 from ember.scalar.primitives import where
@@ -191,7 +192,9 @@ def angle(input: Any) -> Any:
 angle.grad = lambda g, input: (where(p.eq(input, 0), 0, g * p.turn(input)),)
 
 
-def _check_parts(real: Tensor, imag: Tensor) -> None:
+def _check_parts(name: str, real: Tensor, imag: Tensor) -> None:
+    check_tensor(name, "real" if name == "complex" else "abs", 1, real)
+    check_tensor(name, "imag" if name == "complex" else "angle", 2, imag)
     check(
         real.dtype in (dtypes.float16, dtypes.float32, dtypes.float64)
         and imag.dtype in (dtypes.float16, dtypes.float32, dtypes.float64),
@@ -215,7 +218,7 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
     >>> torch.complex(torch.tensor([1.0]), torch.tensor([2.0]))
     tensor([1.+2.j])
     """
-    _check_parts(real, imag)
+    _check_parts("complex", real, imag)
     shape = broadcast_shapes(tuple(real.shape), tuple(imag.shape))
     return view_as_complex(stack([real.expand(shape), imag.expand(shape)], -1))
 
@@ -223,6 +226,6 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
 @composite(FUNCTION | OUT)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs · (cos(angle) + i · sin(angle))."""
-    _check_parts(abs, angle)
+    _check_parts("polar", abs, angle)
     return complex_(abs * angle.cos(), abs * angle.sin())
 

@@ -8,6 +8,7 @@ from typing import Any
 from ember.core.formula import floats
 from ember.core.registry import F, FUNCTION, INPLACE, METHOD, OUT, SPECIAL, elementwise
 from ember.dtypes import FLOATING, INEXACT
+from ember.ops.argument_types import require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.primitives import where
 
@@ -122,3 +123,4 @@ nextafter.grad = lambda g, input, other: (
     where(p.eq(input, other), 0, g),
     where(p.eq(input, other), g, 0),
 )
+require_tensors((atan2, hypot, logaddexp, logaddexp2, nextafter), 2)

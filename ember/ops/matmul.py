@@ -6,7 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.registry import FUNCTION, METHOD, OUT, composite, library_op
+from ember.core.registry import FUNCTION, LINALG, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
@@ -51,7 +51,7 @@ def _word(x: Tensor) -> str:
     )
 
 
-@composite(API)
+@composite(API | LINALG)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product; vectors are rows on the left and columns on the right, batch dims broadcast."""
     check(

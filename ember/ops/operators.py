@@ -58,6 +58,8 @@ def _install(symbol: str, op: Any, inplace: bool = True) -> None:
         return binary(self, other)
 
     def reflected(self: Any, other: Any) -> Any:
+        if not isinstance(self, Tensor):
+            raise TypeError(f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a '{type(self).__name__}' object")
         return op(_number_or_tensor(other), self) if isinstance(other, OPERANDS) else NotImplemented
 
     binary = _fast(op)
@@ -132,6 +134,12 @@ def __pow__(self: Tensor, exponent: Any) -> Tensor:
 
 
 @composite(METHOD)
+def __ipow__(self: Tensor, exponent: Any) -> Tensor:
+    """self **= exponent."""
+    return pointwise.power.inplace(self, exponent)
+
+
+@composite(METHOD)
 def __rpow__(self: Tensor, base: Any) -> Tensor:
     """A number to the power self."""
     return pointwise.power(base, self)
@@ -152,7 +160,7 @@ def __rmatmul__(self: Tensor, other: Tensor) -> Tensor:
 @composite(METHOD)
 def __rdiv__(self: Tensor, other: Any) -> Tensor:
     """Another over self."""
-    return pointwise.true_divide(other, self)
+    return self.reciprocal() * other
 
 
 @composite(METHOD)

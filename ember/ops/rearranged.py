@@ -115,7 +115,10 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         RuntimeError,
         f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(along)}",
     )
-    if input.numel() == 0 or input.ndim == 0:
+    check(
+        input.ndim > 0, IndexError, "Dimension specified as 0 but tensor has no dimensions"
+    )
+    if input.numel() == 0:
         return input.clone()
     return rolled(input, steps, tuple(wrap_dim(d, input.ndim) for d in along))
 

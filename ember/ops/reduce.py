@@ -25,6 +25,7 @@ from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import reduced_shape, wrap_dim, wrap_dims
 from ember.ops import return_types
+from ember.ops.argument_types import check_tensor
 from ember.ops.choices import maximum, minimum, where_
 from ember.scalar import primitives as p
 
@@ -146,6 +147,8 @@ def _product_gradient(g: Any, input: Any, dim: Any) -> Any:
 
 def _others(input: Any, dim: Any) -> Any:
     """For each element the product of the others: products from the left times those from the right."""
+    if input.numel() == 0:
+        return input.clone()
     kept = [d for d in range(input.ndim) if d not in dim]
     flat = input.permute(*kept, *dim).reshape([input.shape[d] for d in kept] + [-1])
     ones = flat.new_ones((*flat.shape[:-1], 1))
@@ -182,7 +185,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     ]
     if not dims:
         return self
-    summed = sum_(self, tuple(dims), True, dtype=self.dtype)
+    summed = sum_(self, tuple(dims), True)
     return summed.reshape(shape) if lead else summed
 
 
@@ -290,6 +293,7 @@ def _extreme(name: str, over_all: Any, of_two: Any, op: Any) -> Any:
             TypeError,
             f"{name}() takes (input), (input, dim, keepdim) or (input, other)",
         )
+        check_tensor(name, "input", 1, input)
         if named.get("other") is not None:
             return of_two(input, named["other"])
         if named.get("dim") is not None:

@@ -19,6 +19,7 @@ from ember.core.registry import (
 from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING
 from ember.errors import check
+from ember.ops.argument_types import require_tensors
 from ember.ops.arithmetic import round_
 from ember.ops.exponentials import floating, sigmoid
 from ember.scalar import primitives as p
@@ -109,6 +110,7 @@ def igammac(input: Any, other: Any) -> Any:
     return p.igammac(input, other)
 
 
+require_tensors((igamma, igammac), 2)
 _in_special(igamma, "gammainc")
 _in_special(igammac, "gammaincc")
 
@@ -212,10 +214,12 @@ _special("airy_ai", "The Airy function Ai.")
 
 
 def _third_kind(x: Any, n: Any) -> Any:
+    n = p.trunc(n)
     return p.chebyshev_u(x, n) - p.chebyshev_u(x, n - 1)
 
 
 def _fourth_kind(x: Any, n: Any) -> Any:
+    n = p.trunc(n)
     return p.chebyshev_u(x, n) + p.chebyshev_u(x, n - 1)
 
 

@@ -84,7 +84,7 @@ _unbind.name = "unbind"
 @composite(FUNCTION | METHOD)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """The slices along a dim as views."""
-    check(input.ndim > 0, RuntimeError, "Dimension specified as 0 but tensor has no dimensions")
+    check(input.ndim > 0, IndexError, "Dimension specified as 0 but tensor has no dimensions")
     return _unbind(input, wrap_dim(dim, input.ndim))
 
 
@@ -126,6 +126,11 @@ def tensor_split(
         )
         found = found.tolist()
     size = input.shape[dim]
+    check(
+        isinstance(found, (int, list, tuple)),
+        TypeError,
+        f"tensor_split(): indices or sections must be int, Tensor or tuple of ints, not {type(found).__name__}",
+    )
     if isinstance(found, int):
         check(found > 0, RuntimeError, f"number of sections must be larger than 0, got {found}")
         each, more = divmod(size, found)

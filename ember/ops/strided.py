@@ -47,6 +47,12 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     return _as_strided(input, layout)
 
 
+@composite(FUNCTION | METHOD)
+def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Give a tensor another shape, strides and offset in its storage."""
+    return relayout(input, as_strided(input.detach(), size, stride, storage_offset))
+
+
 def _as_strided(input: Tensor, layout: Layout) -> Tensor:
     own = input._array.layout
     out = _strided(input, layout)

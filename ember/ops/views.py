@@ -9,6 +9,7 @@ from ember.core.factory import shape_of
 from ember.core.registry import FUNCTION, METHOD, composite, install_method
 from ember.core.registry import view as view_op
 from ember.core.tensor import Tensor
+from ember.dtypes import INTEGERS
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import spec_of
@@ -309,6 +310,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     check(input.ndim > 0, RuntimeError, "narrow() cannot be applied to a 0-dim tensor.")
     check(length >= 0, RuntimeError, "narrow(): length must be non-negative.")
     dim = wrap_dim(dim, input.ndim)
+    whole = not isinstance(start, Tensor) or (start.ndim == 0 and start.dtype in INTEGERS)
+    check(whole, RuntimeError, "start must be an 0-dim integral Tensor.")
     size, start = input.shape[dim], int(start)
     check(
         -size <= start <= size,

@@ -82,7 +82,11 @@ def _rsqrt(x: Any) -> Any:
 
 
 def _sgn(x: Any) -> Any:
-    return np.sign(x) if np.asarray(x).dtype.kind != "b" else np.asarray(x)
+    kind = np.asarray(x).dtype.kind
+    if kind == "b":
+        return np.asarray(x)
+    sign = np.sign(x)
+    return sign if kind in "iuc" else np.where(sign == sign, sign, sign.dtype.type(0))
 
 
 def _is_integral(x: Any) -> bool:
@@ -154,7 +158,19 @@ def _turn(z: Any) -> Any:
 
 
 def _spherical_j0(x: Any) -> Any:
-    return np.sinc(x / np.pi)
+    return np.where(np.isinf(x), 0, np.sinc(x / np.pi))
+
+
+def _lgamma(x: Any) -> Any:
+    from scipy.special import gammaln
+
+    return np.where(np.isneginf(x), np.inf, gammaln(x))
+
+
+def _polygamma(n: Any, x: Any) -> Any:
+    from scipy.special import polygamma
+
+    return np.where(np.isinf(x) & (n > 1), np.nan, polygamma(n, x).astype(x.dtype))
 
 
 def _shift_left(x: Any, n: Any) -> Any:
@@ -240,9 +256,9 @@ _row("erf", "erf", "erf({0})", lambda a, y: (TWO_OVER_SQRT_PI * make("exp", -(a 
 _row("erfc", "erfc", "erfc({0})", lambda a, y: (-TWO_OVER_SQRT_PI * make("exp", -(a * a)),))
 _row("erfinv", "erfinv", "erfinv({0})", lambda a, y: (HALF_SQRT_PI * make("exp", y * y),))
 _row("erfcx", "erfcx", "erfcx({0})", lambda a, y: (2 * a * y - TWO_OVER_SQRT_PI,))
-_row("lgamma", "gammaln", "lgamma({0})", lambda a, y: (make("digamma", a),))
+_row("lgamma", _lgamma, "lgamma({0})", lambda a, y: (make("digamma", a),))
 _row("digamma", "psi", "digamma({0})", lambda a, y: (make("polygamma", 1, a),))
-_row("polygamma", "polygamma", "polygamma({0}, {1})", lambda n, a, y: (None, make("polygamma", n + 1, a)))
+_row("polygamma", _polygamma, "polygamma({0}, {1})", lambda n, a, y: (None, make("polygamma", n + 1, a)))
 _row("zeta", "zeta", "zeta({0}, {1})", lambda s, q, y: (None, -s * make("zeta", s + 1, q)))
 _row("i0", "i0", "i0({0})", lambda a, y: (make("i1", a),))
 _row("i0e", "i0e", "i0e({0})", lambda a, y: (make("i1e", a) - make("sign", a) * y,))

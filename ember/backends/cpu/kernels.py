@@ -111,7 +111,8 @@ def _gather(operands: tuple[Any, ...], casts: list[Any]) -> list[Any]:
             nd = operand.host()
             values.append(nd if cast is None else nd.astype(cast))
         else:
-            values.append(constant(operand, cast))
+            plain = int(operand) if operand is True or operand is False else operand
+            values.append(constant(plain if cast.kind != "b" else operand, cast))
     return values
 
 
