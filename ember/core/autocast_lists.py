@@ -19,14 +19,14 @@ LOWER = _names("""
     conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     conv_tbc convolution prelu
     gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell
-    multi_head_attention_forward scaled_dot_product_attention
+    scaled_dot_product_attention
 """)
 
 _LOSSES = _names("""
     binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss
     hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss multi_margin_loss
     multilabel_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
-    triplet_margin_loss triplet_margin_with_distance_loss
+    triplet_margin_loss
 """)
 
 # Functions that overflow or lose too much in half precision, sums of many values, and losses

@@ -246,3 +246,14 @@ def clear_autocast_cache() -> None:
     """Forget the weights that autocast keeps in half precision."""
     if state.autocast_cache is not None:
         state.autocast_cache.clear()
+
+
+class no_autocast:
+    """A block without autocast, inside an op that a rule of autocast has cast the arguments of."""
+
+    def __enter__(self) -> None:
+        self._before = state.autocast
+        state.autocast = {}
+
+    def __exit__(self, *exc: object) -> None:
+        state.autocast = self._before

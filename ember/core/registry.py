@@ -150,9 +150,13 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                 found = overridden(call, args, kwargs)
                 if found is not NotImplemented:
                     return found
-                cast = autocast(function.__name__, [*args, *kwargs.values()])
-                args = tuple(cast[: len(args)])
-                kwargs = dict(zip(kwargs, cast[len(args) :], strict=True))
+                given = [*args, *kwargs.values()]
+                cast = autocast(name or function.__name__, given)
+                if cast is not given:
+                    with modes.no_autocast():  # one rule is for the whole function
+                        return call(
+                            *cast[: len(args)], **dict(zip(kwargs, cast[len(args) :], strict=True))
+                        )
             out = kwargs.pop("out", None) if takes_out else None
             if out is None:
                 return function(*args, **kwargs)

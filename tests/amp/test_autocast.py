@@ -313,3 +313,12 @@ def test_custom_functions_that_cast_their_inputs():
         amp.custom_fwd(lambda ctx: 1, device_type=5)
     with pytest.raises(TypeError, match="device_type"):
         amp.custom_bwd(lambda ctx: 1)
+
+
+def test_a_rule_is_for_the_whole_of_a_function():
+    """cdist computes by a matrix product, which stays in float32 inside of it."""
+    a = ember.tensor([[1000.0, 1.0], [1000.0, 2.0]] * 20)
+    exact = ember.cdist(a, a)
+    with ember.autocast("cpu"):
+        assert ember.allclose(ember.cdist(a, a), exact)
+        assert ember.allclose(ember.cdist(a.bfloat16(), a.bfloat16()), exact)

@@ -150,7 +150,7 @@ def test_a_first_beta_of_zero_takes_the_gradient_itself():
 
 
 def test_nan_gradients_reach_the_parameters():
-    for kind in ("SGD", "Adam", "Rprop", "Adagrad"):
+    for kind in ("SGD", "Adam", "RMSprop", "Adagrad"):
         weight = ember.nn.Parameter(ember.ones(2))
         weight.grad = ember.tensor([float("nan"), 0.0])
         getattr(ember.optim, kind)([weight], lr=0.1).step()
