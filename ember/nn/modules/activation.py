@@ -234,8 +234,8 @@ class Hardswish(_InPlaceActivation):
     """x·hardsigmoid(x) (Howard et al., MobileNetV3, 2019).
 
     >>> import ember as torch
-    >>> torch.nn.Hardswish()(torch.tensor([-4.0, 0.0, 4.0]))
-    tensor([-0.,  0.,  4.])
+    >>> torch.nn.Hardswish()(torch.tensor([-4.0, 0.0, 4.0])).abs()
+    tensor([0., 0., 4.])
     """
 
     def forward(self, input):

@@ -1,8 +1,19 @@
 """The choices that PyTorch offers for splitting a linear layer with cross-entropy into chunks."""
 
+from ember.dtypes import bfloat16, float16, float32, float64
 from ember.errors import check
 
 __all__ = ["LinearCrossEntropyOptions"]
+
+_ACCUMULATORS = (None, float16, bfloat16, float32, float64)
+
+
+def _is_method(text):
+    """Whether `text` is "auto", "aspect_ratio" or "aspect_ratio:" and a whole number above 0."""
+    name, colon, ratio = text.partition(":")
+    if not colon:
+        return name in ("auto", "aspect_ratio")
+    return name == "aspect_ratio" and ratio.isdigit() and int(ratio) > 0
 
 
 class LinearCrossEntropyOptions:
@@ -24,7 +35,11 @@ class LinearCrossEntropyOptions:
         acc_dtype=None,
     ):
         check(
-            chunking_method in (None, "auto"),
+            ValueError,
+            f"batch_chunk_size must be positive int or None, got {batch_chunk_size!r}",
+        )
+        check(
+            chunking_method is None or _is_method(chunking_method),
             ValueError,
             f"invalid chunking_method: {chunking_method!r}",
         )
@@ -32,6 +47,12 @@ class LinearCrossEntropyOptions:
             acc_policy in ("accurate", "balanced", "compact", "auto"),
             ValueError,
             f"invalid acc_policy: {acc_policy!r}",
+        )
+        check(
+            acc_dtype in _ACCUMULATORS,
+            ValueError,
+            f"acc_dtype must be one of {_ACCUMULATORS}, got {acc_dtype}. Pass acc_dtype=None to "
+            "let the op pick automatically.",
         )
         self.allow_retain_graph = allow_retain_graph
         self.batch_chunk_size = batch_chunk_size

@@ -249,6 +249,11 @@ class HuberLoss(_Loss):
 
     def __init__(self, reduction="mean", delta=1.0):
         super().__init__(reduction=reduction)
+        check(
+            isinstance(delta, (float, int)),
+            TypeError,
+            f"delta must be a float or int, got: {type(delta)}",
+        )
         self.delta = delta
 
     def forward(self, input, target):
@@ -322,6 +327,16 @@ class LinearCrossEntropyLoss(_WeightedLoss):
             TypeError,
             f"options is a LinearCrossEntropyOptions or None, not {type(options).__name__}",
         )
+        check(
+            weight is None or tuple(weight.shape) == (num_classes,),
+            RuntimeError,
+            lambda: f"expected weight shape to be ({num_classes},), got {tuple(weight.shape)}",
+        )
+        check(
+            0.0 <= label_smoothing <= 1.0,
+            RuntimeError,
+            f"expected label_smoothing to be in range [0, 1], got {label_smoothing}",
+        )
         self.num_classes = num_classes
         self.out_features = out_features
         self.ignore_index = ignore_index
@@ -333,21 +348,18 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         self.linear = Linear(in_features, rows, bias=bias, device=device, dtype=dtype)
 
     def forward(self, input, target):
-        check(
-            input.dim() in (1, 2),
-            RuntimeError,
-            lambda: f"expected input with dimensionality 1 or 2, got {input.dim()}",
-        )
-        logits = self.linear(input)
-        if self.out_features:
-            logits = logits.unflatten(-1, (self.num_classes, *self.out_features))
-        return F.cross_entropy(
-            logits,
+        linear = self.linear
+        shape = (self.num_classes, *self.out_features)
+        return F.linear_cross_entropy(
+            input,
+            linear.weight.unflatten(0, shape),
             target,
+            linear_bias=None if linear.bias is None else linear.bias.unflatten(0, shape),
             weight=self.weight,
-            ignore_index=-100 if self.ignore_index is None else self.ignore_index,
             reduction=self.reduction,
+            ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
+            options=self.options,
         )
 
     def extra_repr(self):

@@ -79,8 +79,9 @@ class CosineEmbeddingLoss(_Loss):
     """1 - cos(x₁, x₂) where y = 1, max(0, cos(x₁, x₂) - margin) where y = -1.
 
     >>> import ember as torch
-    >>> torch.nn.CosineEmbeddingLoss()(torch.ones(1, 2), torch.ones(1, 2), -torch.ones(1))
-    tensor(1.0000)
+    >>> x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    >>> torch.nn.CosineEmbeddingLoss()(x, y, torch.ones(1))
+    tensor(1.)
     """
 
     __constants__ = ["margin", "reduction"]
