@@ -4,7 +4,6 @@ from ember.nn import functional, init, modules, parallel, parameter, utils
 from ember.nn.modules import *
 from ember.nn.modules import __all__ as _module_names
 from ember.nn.parallel import DataParallel
-from ember.nn.parallel import DataParallel
 from ember.nn.parameter import (
     Buffer,
     Parameter,
@@ -15,14 +14,12 @@ from ember.nn.parameter import (
 __all__ = [
     "Buffer",
     "DataParallel",
-    "DataParallel",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
     "functional",
     "init",
     "modules",
-    "parallel",
     "parallel",
     "parameter",
     "utils",
