@@ -184,6 +184,28 @@ def test_adaptive_softmax_predicts_what_is_most_probable():
         layer(x, ember.tensor([6] * 20))
 
 
+def test_linear_cross_entropy_checks_its_choices():
+    options = nn.LinearCrossEntropyOptions
+    assert options(chunking_method="aspect_ratio:2") == options(chunking_method="aspect_ratio:2")
+    assert repr(options(batch_chunk_size=2)) == (
+        "LinearCrossEntropyOptions(allow_retain_graph=False, batch_chunk_size=2, "
+        "chunking_method='auto', acc_policy='auto', acc_dtype=None)"
+    )
+    for wrong in (
+        {"batch_chunk_size": 0},
+        {"chunking_method": "aspect_ratio:0"},
+        {"acc_dtype": ember.int32},
+    ):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            options(**wrong)
+    with pytest.raises(RuntimeError, match=r"expected weight shape to be \(2,\), got \(3,\)"):
+        nn.LinearCrossEntropyLoss(4, 2, weight=ember.ones(3))
+    with pytest.raises(RuntimeError, match=r"label_smoothing to be in range \[0, 1\], got 2.0"):
+        nn.LinearCrossEntropyLoss(4, 2, label_smoothing=2.0)
+    with pytest.raises(TypeError, match="delta must be a float or int, got: <class 'complex'>"):
+        nn.HuberLoss(delta=1j)
+
+
 def test_repr_of_layers_with_defaults():
     assert repr(nn.LayerNorm(3)) == "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)"
     assert repr(nn.BatchNorm2d(3)) == (

@@ -34,7 +34,9 @@ class LinearCrossEntropyOptions:
         acc_policy="auto",
         acc_dtype=None,
     ):
+        chunk = batch_chunk_size
         check(
+            chunk is None or (isinstance(chunk, int) and chunk > 0),
             ValueError,
             f"batch_chunk_size must be positive int or None, got {batch_chunk_size!r}",
         )
