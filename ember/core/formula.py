@@ -408,6 +408,11 @@ class DerivedOp(FormulaOp):
             found = self.readings[names] = Reading((self.expression,), names, self.keeps, {})
         return found
 
+    def derive(self, plan: Plan, name: str, is_complex: bool) -> Expr | None:
+        """A slope of 0 is one too: the second derivative of relu is 0, not missing."""
+        found = super().derive(plan, name, is_complex)
+        return as_expr(0) if found is None and name not in self.keeps else found
+
     def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
         """Those of the op that it derives from."""
         return values[-1] if self.rows else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ember.core.registry import F, FUNCTION, METHOD, OUT, composite, elementwise
+from ember.core.registry import FUNCTION, METHOD, OUT, F, composite, elementwise
 from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING, INEXACT, REAL, bool_
 from ember.errors import check

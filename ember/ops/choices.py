@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ember import dtypes
-from ember.core.factory import fill_value
 from ember.core.dispatch import NUMBERS
+from ember.core.factory import fill_value
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OPS, OUT, composite, elementwise
 from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES, FLOATING, REAL

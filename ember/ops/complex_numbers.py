@@ -39,7 +39,9 @@ class PartsNode(Node):
         return (self.back(grads[0].contiguous()),)
 
 
-def _seen(input: Tensor, name: str, shape: Any, strides: Any, dtype: DType, offset: int, back: Any) -> Tensor:
+def _seen(
+    input: Tensor, name: str, shape: Any, strides: Any, dtype: DType, offset: int, back: Any
+) -> Tensor:
     array = input._array
     out = wrapped(type(array)(array.storage, spec_of(shape, strides, dtype, input.device), offset))
     if modes.state.grad and needs_grad(input):
@@ -52,9 +54,7 @@ def _seen(input: Tensor, name: str, shape: Any, strides: Any, dtype: DType, offs
 @composite(FUNCTION)
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor's memory as real numbers, with (real, imaginary) in a new last dim."""
-    check(
-        input.is_complex(), RuntimeError, "view_as_real is only supported for complex tensors"
-    )
+    check(input.is_complex(), RuntimeError, "view_as_real is only supported for complex tensors")
     spec = input._array.spec
     strides = (*(2 * s for s in spec.strides), 1)
     return _seen(
@@ -142,7 +142,7 @@ def conj_physical(input: Tensor) -> Tensor:
     return conj(input)
 
 
-@composite(METHOD)
+@composite(FUNCTION | METHOD)
 def conj_physical_(self: Tensor) -> Tensor:
     """Conjugate in place."""
     return conjugate.inplace(self) if self.is_complex() else self
@@ -228,4 +228,3 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs · (cos(angle) + i · sin(angle))."""
     _check_parts("polar", abs, angle)
     return complex_(abs * angle.cos(), abs * angle.sin())
-

@@ -41,9 +41,7 @@ upper.grad = lambda g, diagonal: (upper(g, diagonal),)
 
 
 def _check_matrix(name: str, input: Tensor) -> None:
-    check(
-        input.ndim >= 2, RuntimeError, f"{name}: input tensor must have at least 2 dimensions"
-    )
+    check(input.ndim >= 2, RuntimeError, f"{name}: input tensor must have at least 2 dimensions")
 
 
 @composite(API)
@@ -60,7 +58,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return upper(input, diagonal)
 
 
-def _triangle_indices(below: bool, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+def _triangle_indices(
+    below: bool, row: int, col: int, offset: int, dtype: Any, device: Any
+) -> Tensor:
     name = "tril_indices" if below else "triu_indices"
     check(row >= 0, RuntimeError, f"row must be non-negative, got{row}")
     check(col >= 0, RuntimeError, f"col must be non-negative, got{col}")
@@ -238,5 +238,3 @@ def trace(input: Tensor) -> Tensor:
     if input.dtype is dtypes.bool_:
         raise NotImplementedError("\"trace\" not implemented for 'Bool'")
     return diagonal(input).sum()
-
-

@@ -32,7 +32,8 @@ def einsum(*args: Any) -> Tensor:
     inputs, output = _parsed(equation, operands)
     sizes = _sizes(inputs, operands)
     known = [
-        _without_repeats(operand, letters) for operand, letters in zip(operands, inputs, strict=True)
+        _without_repeats(operand, letters)
+        for operand, letters in zip(operands, inputs, strict=True)
     ]
     result, letters = known[0]
     for position, (other, more) in enumerate(known[1:], 1):
@@ -192,9 +193,7 @@ def _pair(
         *(a.shape[a_letters.index(c)] for c in rows),
         *(b.shape[b_letters.index(c)] for c in columns),
     ]
-    a, b = (
-        _full(x, letters, inside, sizes) for x, letters in ((a, a_letters), (b, b_letters))
-    )
+    a, b = (_full(x, letters, inside, sizes) for x, letters in ((a, a_letters), (b, b_letters)))
     left = _matrix(a, a_letters, batch, rows, inside)
     right = _matrix(b, b_letters, batch, inside, columns)
     made = left * right if not inside else matmul(left, right)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ember.core.formula import floats
-from ember.core.registry import F, FUNCTION, INPLACE, METHOD, OUT, SPECIAL, elementwise
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, SPECIAL, F, elementwise
 from ember.dtypes import FLOATING, INEXACT
 from ember.ops.argument_types import require_tensors
 from ember.scalar import primitives as p

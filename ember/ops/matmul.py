@@ -42,7 +42,7 @@ def _check_types(name: str, a: Tensor, b: Tensor) -> None:
         f"same dtype, but got {a.dtype.title} and {b.dtype.title}: products do not promote, convert one with .to()",
     )
     if a.dtype is dtypes.bool_:
-        raise NotImplementedError(f'"{name}" not implemented for \'Bool\'')
+        raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
 
 
 def _word(x: Tensor) -> str:
@@ -57,14 +57,18 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     check(
         isinstance(input, Tensor) and isinstance(other, Tensor),
         TypeError,
-        lambda: f"matmul(): arguments must be Tensors, not {type(input).__name__} and {type(other).__name__}",
+        lambda: (
+            f"matmul(): arguments must be Tensors, not {type(input).__name__} and {type(other).__name__}"
+        ),
     )
     check(
         input.ndim > 0 and other.ndim > 0,
         RuntimeError,
         f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and {other.ndim}D",
     )
-    _check_types("addmv_impl_cpu" if 1 in (input.ndim, other.ndim) else "addmm_impl_cpu_", input, other)
+    _check_types(
+        "addmv_impl_cpu" if 1 in (input.ndim, other.ndim) else "addmm_impl_cpu_", input, other
+    )
     a = input.unsqueeze(0) if input.ndim == 1 else input
     b = other.unsqueeze(1) if other.ndim == 1 else other
     if a.shape[-1] != b.shape[-2]:
@@ -87,7 +91,9 @@ def _complain(a: Tensor, b: Tensor) -> None:
         )
     if a.ndim <= 2 and b.ndim <= 2:
         if b.ndim == 1:
-            raise RuntimeError(f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})")
+            raise RuntimeError(
+                f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})"
+            )
         rows = a.shape[0] if a.ndim == 2 else 1
         raise RuntimeError(
             f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and {b.shape[0]}x{b.shape[1]})"
@@ -124,7 +130,11 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 @composite(API)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """The product of a matrix and a vector."""
-    check(input.ndim == 2 and vec.ndim == 1, RuntimeError, "vector + matrix @ vector expected, got other dims")
+    check(
+        input.ndim == 2 and vec.ndim == 1,
+        RuntimeError,
+        "vector + matrix @ vector expected, got other dims",
+    )
     return matmul(input, vec)
 
 

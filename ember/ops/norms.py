@@ -54,9 +54,7 @@ def power_of_magnitude(input: Any, exponent: Any) -> Any:
 
 
 power_of_magnitude.grad = lambda g, input, exponent: (
-    where(
-        p.eq(input, 0), 0, g * exponent * p.sign(input) * p.pow(p.abs(input), exponent - 1)
-    ),
+    where(p.eq(input, 0), 0, g * exponent * p.sign(input) * p.pow(p.abs(input), exponent - 1)),
 )
 
 

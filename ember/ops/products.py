@@ -8,8 +8,8 @@ from ember import dtypes
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite
 from ember.core.tensor import Tensor
 from ember.errors import check
-from ember.layout import wrap_dim
 from ember.layout import product as size_of
+from ember.layout import wrap_dim
 from ember.ops.matmul import bmm, dot, mm, mv
 
 API = FUNCTION | METHOD | OUT
@@ -98,9 +98,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         RuntimeError,
         f"outer: Expected 1-D argument self, but got {input.ndim}-D",
     )
-    check(
-        vec2.ndim == 1, RuntimeError, f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D"
-    )
+    check(vec2.ndim == 1, RuntimeError, f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D")
     return input.unsqueeze(1) * vec2
 
 
@@ -146,9 +144,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         RuntimeError,
         "both dimension lists should have same length",
     )
-    check(
-        a.dtype is b.dtype, RuntimeError, "both inputs should have same dtype"
-    )
+    check(a.dtype is b.dtype, RuntimeError, "both inputs should have same dtype")
     left = [wrap_dim(d, a.ndim) for d in left]
     right = [wrap_dim(d, b.ndim) for d in right]
     for i, j in zip(left, right, strict=True):
@@ -188,7 +184,11 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 @composite(FUNCTION)
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     """The product of several matrices, in the order that takes the fewest multiplications."""
-    found = list(matrices[0]) if len(matrices) == 1 and not isinstance(matrices[0], Tensor) else list(matrices)
+    found = (
+        list(matrices[0])
+        if len(matrices) == 1 and not isinstance(matrices[0], Tensor)
+        else list(matrices)
+    )
     check(len(found) > 0, RuntimeError, "chain_matmul(): Expected one or more matrices")
     for m in found:
         check(m.ndim == 2, RuntimeError, f"Tensor dimension is {m.ndim}, expected 2 instead.")

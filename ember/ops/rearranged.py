@@ -115,9 +115,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
         RuntimeError,
         f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(along)}",
     )
-    check(
-        input.ndim > 0, IndexError, "Dimension specified as 0 but tensor has no dimensions"
-    )
+    check(input.ndim > 0, IndexError, "Dimension specified as 0 but tensor has no dimensions")
     if input.numel() == 0:
         return input.clone()
     return rolled(input, steps, tuple(wrap_dim(d, input.ndim) for d in along))
@@ -142,9 +140,7 @@ def repeat(self: Tensor, *sizes: Any, **named: Any) -> Tensor:
         "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
     )
     for count in counts:
-        check(
-            count >= 0, RuntimeError, f"Trying to create tensor with negative dimension {count}"
-        )
+        check(count >= 0, RuntimeError, f"Trying to create tensor with negative dimension {count}")
     shape = (1,) * (len(counts) - self.ndim) + tuple(self.shape)
     split = [n for size in shape for n in (1, size)]
     spread = [n for count, size in zip(counts, shape, strict=True) for n in (count, size)]
@@ -185,9 +181,7 @@ def repeat_interleave(
     if isinstance(repeats, int):
         check(repeats >= 0, RuntimeError, "Repeats must be non-negative")
         shape = tuple(input.shape)
-        spread = input.unsqueeze(dim + 1).expand(
-            (*shape[: dim + 1], repeats, *shape[dim + 1 :])
-        )
+        spread = input.unsqueeze(dim + 1).expand((*shape[: dim + 1], repeats, *shape[dim + 1 :]))
         return _repeated(spread, (*shape[:dim], size * repeats, *shape[dim + 1 :]))
     if isinstance(repeats, (list, tuple)):
         repeats = tensor(repeats)
@@ -219,5 +213,3 @@ def _repeated_places(repeats: Tensor, size: int | None, output_size: int | None)
     )
     places = [i for i, count in enumerate(counts) for _ in range(count)]
     return tensor(places, dtype=dtypes.int64, device=repeats.device)
-
-

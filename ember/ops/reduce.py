@@ -336,5 +336,3 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
         "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
     )
     return return_types.aminmax(amin(input, dims, keepdim), amax(input, dims, keepdim))
-
-

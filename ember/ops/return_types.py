@@ -30,7 +30,7 @@ _FIELDS = {
 
 
 def _made(name: str, fields: str) -> Any:
-    base: Any = namedtuple(name, fields)  # noqa: PYI024 - the fields are data
+    base: Any = namedtuple(name, fields)
 
     class Result(base):
         """Results by name and by position."""
@@ -43,9 +43,7 @@ def _made(name: str, fields: str) -> Any:
             return base.__new__(cls, *values, **named)
 
         def __repr__(self) -> str:
-            lines = ",\n".join(
-                f"{f}={v!r}" for f, v in zip(self._fields, self, strict=True)
-            )
+            lines = ",\n".join(f"{f}={v!r}" for f, v in zip(self._fields, self, strict=True))
             return f"torch.return_types.{type(self).__name__}(\n{lines})"
 
         def __reduce__(self) -> Any:

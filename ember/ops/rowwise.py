@@ -65,7 +65,9 @@ def _implicit_dim(name: str, ndim: int) -> int:
 
 
 def _functional(name: str, function: Any, negate: bool = False) -> None:
-    def call(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
+    def call(
+        input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
+    ) -> Tensor:
         chosen = _implicit_dim(name, input.ndim) if dim is None else dim
         return function(-input if negate else input, chosen, dtype)
 

@@ -165,9 +165,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 @composite(FUNCTION)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Every choice of r elements of a vector, in order, as rows."""
-    check(
-        input.ndim == 1, RuntimeError, f"Expect a 1D vector, but got shape {list(input.shape)}"
-    )
+    check(input.ndim == 1, RuntimeError, f"Expect a 1D vector, but got shape {list(input.shape)}")
     check(r >= 0, RuntimeError, f"Expect a non-negative number, but got {r}")
     if r == 0:
         return input.new_empty(0)
@@ -230,8 +228,11 @@ def vandermonde(x: Tensor, *, N: int | None = None) -> Tensor:
     check(x.ndim > 0, RuntimeError, "torch.linalg.vander: input must be at least 1-dimensional")
     count = x.shape[-1] if N is None else N
     check(count > 1, RuntimeError, "N must be greater than 1.")
-    if x.dtype is dtypes.bool_ or x.dtype in (dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32):
+    if x.dtype is dtypes.bool_ or x.dtype in (
+        dtypes.uint8,
+        dtypes.int8,
+        dtypes.int16,
+        dtypes.int32,
+    ):
         x = x.to(dtypes.int64)
     return _powers(x, count)
-
-

@@ -29,7 +29,11 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         RuntimeError,
         f"mismatch in length of strides and shape: {list(shape)} and {list(strides)}",
     )
-    check(all(n >= 0 for n in shape), RuntimeError, f"Trying to create tensor with negative dimension: {list(shape)}")
+    check(
+        all(n >= 0 for n in shape),
+        RuntimeError,
+        f"Trying to create tensor with negative dimension: {list(shape)}",
+    )
     check(
         all(s >= 0 for s in strides),
         RuntimeError,
@@ -113,7 +117,10 @@ def _define_properties() -> None:
         return turned.conj() if turned.is_complex() else turned
 
     for function in (T, mT, H, mH):
-        install_method(function.__name__, property(function, doc=f"The tensor transposed ({function.__name__})."))
+        install_method(
+            function.__name__,
+            property(function, doc=f"The tensor transposed ({function.__name__})."),
+        )
 
 
 _define_properties()
@@ -152,4 +159,3 @@ def relayout(self: Tensor, changed: Tensor) -> Tensor:
     )
     self._array = changed._array
     return self
-

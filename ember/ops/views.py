@@ -49,7 +49,11 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     array, old, new = self._array, self.dtype.itemsize, dtype.itemsize
     shape, strides, offset = array.spec.shape, array.spec.strides, array.offset
     if old != new:
-        check(self.ndim > 0, RuntimeError, "self.dim() cannot be 0 to view a tensor with another element size")
+        check(
+            self.ndim > 0,
+            RuntimeError,
+            "self.dim() cannot be 0 to view a tensor with another element size",
+        )
         check(
             strides[-1] == 1,
             RuntimeError,
@@ -57,17 +61,27 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
         )
         if old > new:
             ratio = old // new
-            shape, strides = (*shape[:-1], shape[-1] * ratio), (*(s * ratio for s in strides[:-1]), 1)
+            shape, strides = (
+                (*shape[:-1], shape[-1] * ratio),
+                (*(s * ratio for s in strides[:-1]), 1),
+            )
             offset *= ratio
         else:
             ratio = new // old
-            fits = shape[-1] % ratio == 0 and offset % ratio == 0 and all(s % ratio == 0 for s in strides[:-1])
+            fits = (
+                shape[-1] % ratio == 0
+                and offset % ratio == 0
+                and all(s % ratio == 0 for s in strides[:-1])
+            )
             check(
                 fits,
                 RuntimeError,
                 f"self.size(-1), storage_offset and strides must be divisible by {ratio} to view {self.dtype} as {dtype}",
             )
-            shape, strides = (*shape[:-1], shape[-1] // ratio), (*(s // ratio for s in strides[:-1]), 1)
+            shape, strides = (
+                (*shape[:-1], shape[-1] // ratio),
+                (*(s // ratio for s in strides[:-1]), 1),
+            )
             offset //= ratio
     spec = spec_of(shape, strides, dtype, array.spec.device)
     return wrapped(type(array)(array.storage, spec, offset))
@@ -100,7 +114,11 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     if input.ndim == 0:
         return reshape(input, 1)
     start, end = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
-    check(start <= end, RuntimeError, "flatten() has invalid args: start_dim cannot come after end_dim")
+    check(
+        start <= end,
+        RuntimeError,
+        "flatten() has invalid args: start_dim cannot come after end_dim",
+    )
     if start == end:
         return input
     shape = input.shape
@@ -181,7 +199,10 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
 @composite(FUNCTION | METHOD, names=("moveaxis",))
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Dims moved to other places, the rest in their order."""
-    sources, targets = (wrap_dims(d if isinstance(d, (tuple, list)) else (d,), input.ndim) for d in (source, destination))
+    sources, targets = (
+        wrap_dims(d if isinstance(d, (tuple, list)) else (d,), input.ndim)
+        for d in (source, destination)
+    )
     check(
         len(sources) == len(targets),
         RuntimeError,
@@ -333,13 +354,17 @@ def diagonal(layout: Layout, offset: int = 0, dim1: int = 0, dim2: int = 1) -> L
     a, b = wrap_dim(dim1, layout.ndim), wrap_dim(dim2, layout.ndim)
     check(a != b, RuntimeError, f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     rows, columns = layout.shape[a], layout.shape[b]
-    length = max(min(rows, columns - offset), 0) if offset >= 0 else max(min(rows + offset, columns), 0)
+    length = (
+        max(min(rows, columns - offset), 0) if offset >= 0 else max(min(rows + offset, columns), 0)
+    )
     start = layout.offset
     if length:
         start += offset * layout.strides[b] if offset >= 0 else -offset * layout.strides[a]
     kept = [d for d in range(layout.ndim) if d not in (a, b)]
     rest = layout.permuted(kept)
-    return Layout((*rest.shape, length), (*rest.strides, layout.strides[a] + layout.strides[b]), start)
+    return Layout(
+        (*rest.shape, length), (*rest.strides, layout.strides[a] + layout.strides[b]), start
+    )
 
 
 @view_op(METHOD)
