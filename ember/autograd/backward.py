@@ -87,7 +87,7 @@ def backward(
         targets = _sequence(inputs)
         check(targets, RuntimeError, "`inputs` argument to `backward()` cannot be empty.")
         for target in targets:
-            check(target._requires_grad, RuntimeError, "One of the differentiated Tensors does not require grad")
+            check(target.requires_grad, RuntimeError, "One of the differentiated Tensors does not require grad")
         for target in targets:
             target.retain_grad()
     roots = _roots(outputs)

@@ -125,7 +125,7 @@ class Saved:
         self.version, self.is_output = tensor._array.storage.version, is_output
         self.node, self.output_nr, self.leaf = None, 0, None
         self.hooks = modes.state.saved_hooks[-1] if modes.state.saved_hooks else None
-        if not is_output and tensor._requires_grad:
+        if not is_output and (tensor._requires_grad or (tensor._base is not None and tensor.requires_grad)):
             self.node, self.output_nr = edge_of(tensor)
             self.leaf = tensor if tensor._grad_fn is None else None
         if self.hooks is not None:

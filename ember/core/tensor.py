@@ -202,6 +202,8 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         """Whether backward computes a gradient for this tensor."""
+        if self._base is not None and self._base._history != self._view_history:
+            edge_of(self)
         return self._requires_grad
 
     @requires_grad.setter
@@ -280,7 +282,7 @@ class Tensor:
 
     def retain_grad(self) -> None:
         """Let a non-leaf keep its gradient in `.grad`."""
-        check(self._requires_grad, RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+        check(self.requires_grad, RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
         if self._grad_fn is None or self._retains_grad:
             return
         node, index = edge_of(self)
@@ -290,7 +292,7 @@ class Tensor:
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad)` when the gradient of this tensor is known; what it returns replaces it."""
         check(
-            self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+            self.requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
         )
         if self._grad_fn is None:
             if self._backward_hooks is None:
@@ -302,7 +304,7 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(param)` after backward has added to the `.grad` of this leaf."""
         check(
-            self._requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+            self.requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
         )
         check(
             self._grad_fn is None,

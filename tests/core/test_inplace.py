@@ -174,7 +174,7 @@ def test_a_written_value_that_nothing_needs(torch):
 
 
 def test_a_view_s_write_is_seen_by_saved_values(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     z = (y * y).sum()
     y[0] = 7
     with pytest.raises(RuntimeError, match=MODIFIED):
@@ -182,7 +182,7 @@ def test_a_view_s_write_is_seen_by_saved_values(torch):
 
 
 def test_a_detached_alias_s_write_is_seen(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     z = (y * y).sum()
     y.detach().add_(1)
     with pytest.raises(RuntimeError, match=MODIFIED):
@@ -275,7 +275,7 @@ def test_writes_from_overlapping_memory(torch):
 
 
 def test_views_made_without_recording_are_not_written_with_it(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     with torch.no_grad():
         view = y[:1]
     with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
@@ -286,7 +286,7 @@ def test_views_made_without_recording_are_not_written_with_it(torch):
 
 
 def test_one_of_many_views_is_not_written(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     for parts in (y.unbind(), y.split(1), y.chunk(2)):
         with pytest.raises(
             RuntimeError, match="Output 0 of .* is a view and is being modified inpl"
@@ -306,7 +306,7 @@ def test_chunks_of_what_needs_no_gradient_become_history(torch):
 
 
 def test_grad_fn_changes_with_a_write(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     before = y.grad_fn
     y.add_(1)
     assert y.grad_fn is not before and y.grad_fn.name() == "AddBackward0"
@@ -322,7 +322,7 @@ def test_retained_gradients_follow_a_write(torch):
 
 
 def test_hooks_stay_with_the_value_they_were_given_for(torch):
-    x, y = inner(torch, 1.0, 2.0)
+    _x, y = inner(torch, 1.0, 2.0)
     seen = []
     y.register_hook(lambda g: seen.append(("before", g.tolist())))
     y.mul_(3)
