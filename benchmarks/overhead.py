@@ -47,19 +47,23 @@ print(json.dumps({{"plain": cost(*plain), "recorded": cost(*recorded)}}))
 """
 
 
-def run(code, *, threads="1"):
-    """The output of a Python program, or None if it fails; it finds Ember and PyTorch here."""
+def run(code):
+    """The finished process of a Python program that finds Ember and PyTorch here."""
     path = os.pathsep.join([str(ROOT), str(ROOT / ".oracle"), os.environ.get("PYTHONPATH", "")])
-    settings = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": threads}
+    settings = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     # An installed package's bytecode is cached; without it the import would time the compiler.
     settings.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=settings,
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=settings
     )
-    return done.stdout if done.returncode == 0 else None
+
+
+def figures_of(code):
+    """What a program prints as JSON; its error ends the benchmark."""
+    done = run(code)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
 
 
 def medians(programs, rounds):
@@ -69,7 +73,7 @@ def medians(programs, rounds):
         run(code)
     for _ in range(rounds):
         for name, code in programs.items():
-            found[name].append(json.loads(run(code)))
+            found[name].append(figures_of(code))
     return {name: _median(figures) for name, figures in found.items()}
 
 
@@ -84,7 +88,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", help="write the figures to this file as well")
     options = parser.parse_args()
-    with_torch = run("import torch") is not None
+    with_torch = run("import torch").returncode == 0
 
     names = ["numpy", "ember"] + ["torch"] * with_torch
     imports = medians({name: IMPORT.format(name=name) for name in names}, options.rounds)
