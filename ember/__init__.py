@@ -63,6 +63,14 @@ _ELSEWHERE = {
     **dict.fromkeys(("save", "load"), "serialization"),
     **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
     **dict.fromkeys(("autocast", "GradScaler"), "amp"),
+    **dict.fromkeys(
+        ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cache_enabled"),
+        "amp.autocast_mode",
+    ),
+    "clear_autocast_cache": "amp.autocast_mode",
+    **dict.fromkeys(
+        ("is_autocast_cpu_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"), "amp.legacy"
+    ),
 }  # fmt: skip
 
 globals().update(_NAMESPACES["torch"])
