@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import os
 import weakref
 from collections.abc import Iterator
 from pickle import PickleBuffer
@@ -21,6 +22,7 @@ from ember.core.array import from_host, host_copy, storage_of, to_device
 from ember.core.tensor import address
 from ember.device import CPU, META
 from ember.device import device as Device
+from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Array, Storage, contiguous_spec
 
@@ -64,6 +66,27 @@ class UntypedStorage:
         if values.size and place is not META:
             base.memory_of(place).write(made._cell.buffer, values)
         return made
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
+        """The first `nbytes` of a file (all of it for 0) as memory, read when they are used.
+
+        With `shared`, writes go to the file, which grows to `nbytes` if it is shorter.
+        """
+        with open(filename, "r+b" if shared else "rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            if shared and length < nbytes:
+                file.truncate(nbytes)
+            check(
+                shared or nbytes <= length,
+                RuntimeError,
+                f"{filename} has {length} bytes, {nbytes} were asked for",
+            )
+            if not (nbytes or length):
+                return cls(0)
+            access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
+            mapping = mmap.mmap(file.fileno(), nbytes or length, access=access)
+        return storage_face(Storage(np.frombuffer(mapping, np.uint8), CPU))
 
     @property
     def device(self) -> Device:
@@ -116,6 +139,16 @@ class UntypedStorage:
         if self.device is CPU:
             return self._cell.bytes() if self.nbytes() else np.empty(0, np.uint8)
         return host_copy(self._array())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.bytes(), dtype, copy=copy)
+
+    def byteswap(self, dtype: DType) -> None:
+        """Reverse the order of the bytes in each element of a dtype, in place."""
+        values = self.bytes()
+        parts = dtype.to_real().itemsize  # a complex number is two
+        values[:] = values.reshape(-1, parts)[:, ::-1].reshape(-1)
+        self._cell.version += 1
 
     def tolist(self) -> list[int]:
         """The bytes as integers."""

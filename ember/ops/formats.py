@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ember.core.tensor import Tensor
 from ember.layout import Shape, channels_last_strides, contiguous_strides
 
 
@@ -47,3 +48,6 @@ contiguous_format = memory_format("contiguous_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
+
+# Every tensor has it: one of another layout would be of another class.
+Tensor.layout = strided  # type: ignore[attr-defined]

@@ -87,8 +87,10 @@ def _read(
     file: Any, map_location: Any, unpickle: Unpickle, *, weights_only: bool, mmap: bool = False
 ) -> Any:
     here = file.tell()
-    is_zip = file.read(4) == b"PK\x03\x04"
+    head = file.read(4)
     file.seek(here)
+    check(head, EOFError, "Ran out of input: the file is empty, or at its end (then seek(0) first)")
+    is_zip = head == b"PK\x03\x04"
     restore = restorer_of(map_location)
     if is_zip:
         return _read_archive(_from_here(file), unpickle, restore, _is_meta(map_location), mmap)

@@ -6,6 +6,7 @@ so they can be exchanged with PyTorch.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +44,14 @@ _HERE: dict[tuple[str, str], tuple[str, str]] = {
     ("torch.serialization", "_get_layout"): (_LAYOUTS, "_get_layout"),
     **{("torch", name): ("ember.storage", name) for name in LEGACY_CLASSES},
 }
+# Modules that PyTorch has under another name; what files call so is found by its class's name.
+_MODULES_THERE = {
+    "ember.nn.modules.attention": "torch.nn.modules.activation",
+    "ember.nn.modules.softmax": "torch.nn.modules.activation",
+    "ember.nn.modules.margin_loss": "torch.nn.modules.loss",
+    "ember.nn.modules.parameter_containers": "torch.nn.modules.container",
+    "ember.nn.modules.rnn_cells": "torch.nn.modules.rnn",
+}
 _THERE = {here: there for there, here in reversed(_HERE.items())}
 _STORAGE_DTYPES: dict[str, DType] = {f"{t.title}Storage": t for t in LEGACY_DTYPES}
 
@@ -52,6 +61,11 @@ def name_in_files(module: str, name: str) -> tuple[str, str]:
     found = _THERE.get((module, name))
     if found is not None:
         return found
+    if module in _MODULES_THERE:
+        return _MODULES_THERE[module], name
+    if module.startswith("ember.ops."):  # a function of torch.nn.functional, or of torch itself
+        functional = sys.modules.get("ember.nn.functional")
+        return "torch.nn.functional" if hasattr(functional, name) else "torch", name
     if module == "ember" or module.startswith("ember."):
         return "torch" + module.removeprefix("ember"), name
     return module, name

@@ -91,9 +91,8 @@ class _NamesOfFiles:
         """Write a class or function by its name in files."""
         module = getattr(obj, "__module__", None)
         own = name or getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
-        known = isinstance(module, str) and isinstance(own, str) and module.startswith("ember")
-        if known and name_in_files(module, own) != (module, own):  # type: ignore[arg-type]
-            self._write_global(obj, *name_in_files(module, own))  # type: ignore[arg-type]
+        if own and str(module).partition(".")[0] in ("ember", "torch"):
+            self._write_global(obj, *name_in_files(str(module), own))
         else:
             super().save_global(obj, name)  # type: ignore[misc]
 

@@ -34,6 +34,10 @@ class UnsafeGlobal(UnpicklingError):
     """A file uses a name that is not allowed."""
 
 
+class BrokenPickle(UnpicklingError):
+    """The opcodes do not make sense."""
+
+
 class WeightsUnpickler:
     """Reads one pickle from a seekable file, from where it is.
 
@@ -44,6 +48,7 @@ class WeightsUnpickler:
     def __init__(self, file: Any, persistent_load: Callable[[Any], Any] | None = None):
         self._file = file
         self._load_persistent = persistent_load
+        self.failure: BaseException | None = None  # of `persistent_load`, which is not the file's
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
         self._callable: set[int] = set()  # ids of what came from the list and may be called
@@ -90,12 +95,12 @@ class WeightsUnpickler:
 
     def _pop(self) -> Any:
         if not self._stack or self._stack[-1] is _MARK:
-            raise UnpicklingError("unexpected MARK found or empty stack: the pickle is broken")
+            raise BrokenPickle("unexpected MARK found or empty stack")
         return self._stack.pop()
 
     def _top(self) -> Any:
         if not self._stack or self._stack[-1] is _MARK:
-            raise UnpicklingError("unexpected MARK found or empty stack: the pickle is broken")
+            raise BrokenPickle("unexpected MARK found or empty stack")
         return self._stack[-1]
 
     def _items(self) -> list[Any]:
@@ -105,7 +110,7 @@ class WeightsUnpickler:
                 items = self._stack[position + 1 :]
                 del self._stack[position:]
                 return items
-        raise UnpicklingError("no MARK on the stack: the pickle is broken")
+        raise BrokenPickle("no MARK on the stack")
 
     # names
 
@@ -138,8 +143,8 @@ class WeightsUnpickler:
         name, module = self._pop(), self._pop()
         check(
             isinstance(name, str) and isinstance(module, str),
-            UnpicklingError,
-            "STACK_GLOBAL requires str: the pickle is broken",
+            BrokenPickle,
+            "STACK_GLOBAL requires str",
         )
         self._find(module, name)
 
@@ -200,7 +205,11 @@ class WeightsUnpickler:
             lambda: f"Only persistent_load of storage is allowed, but got {identifier!r}",
         )
         assert self._load_persistent is not None
-        self._push(self._load_persistent(identifier))
+        try:
+            self._push(self._load_persistent(identifier))
+        except Exception as error:
+            self.failure = error
+            raise
 
     # containers and memo
 
@@ -228,7 +237,7 @@ class WeightsUnpickler:
     def _set_items(self) -> None:
         items = self._items()
         target = self._dict()
-        check(len(items) % 2 == 0, UnpicklingError, "a key without a value: the pickle is broken")
+        check(len(items) % 2 == 0, BrokenPickle, "a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
             target[key] = value
 
@@ -252,7 +261,7 @@ class WeightsUnpickler:
         self._push(tuple(reversed(items)))
 
     def _get(self, key: int) -> None:
-        check(key in self._memo, UnpicklingError, f"Memo value not found at index {key}")
+        check(key in self._memo, BrokenPickle, f"Memo value not found at index {key}")
         self._push(self._memo[key])
 
     def _put(self, key: int) -> None:
@@ -338,27 +347,39 @@ _ACTIONS: dict[bytes, _Action] = {
 
 def load_weights(file: Any, persistent_load: Callable[[Any], Any] | None = None) -> Any:
     """The next pickle of a file, as data. UnpicklingError says what to do about a refusal."""
+    unpickler = WeightsUnpickler(file, persistent_load)
     try:
-        return WeightsUnpickler(file, persistent_load).load()
+        return unpickler.load()
+    except BrokenPickle as error:
+        raise UnpicklingError(_broken(str(error))) from None
     except UnpicklingError as error:
         raise UnpicklingError(_refusal(str(error), isinstance(error, UnsafeGlobal))) from None
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, struct.error) as error:
-        # Only a pickle that no PyTorch wrote gets here: name what is wrong with it.
-        reason = f"{type(error).__name__}: {error}"
-        raise UnpicklingError(_refusal(f"the file is broken: {reason}", False)) from error
+        if error is unpickler.failure:
+            raise
+        raise UnpicklingError(_broken(f"{type(error).__name__}: {error}")) from error
+
+
+def _broken(reason: str) -> str:
+    return (
+        f"Weights only load failed. The pickle makes no sense ({reason}): the file is corrupted, "
+        "or is not one of torch.save"
+    )
 
 
 def _refusal(reason: str, may_be_allowed: bool) -> str:
-    options = (
+    trust = (
         "Re-running `torch.load` with `weights_only` set to `False` will likely succeed, but it "
         "can result in arbitrary code execution. Do it only if you got the file from a trusted "
         "source."
     )
-    if may_be_allowed:
-        return (
-            "Weights only load failed. This file can still be loaded, to do so you have two "
-            f"options, do those steps only if you trust the source of the checkpoint. \n\t(1) "
-            f"{options}\n\t(2) Alternatively, to load with `weights_only=True` please check the "
-            f"recommended steps in the following error message.\n\tWeightsUnpickler error: {reason}"
-        )
-    return f"Weights only load failed. {options}\nWeightsUnpickler error: {reason}"
+    if not may_be_allowed:
+        return f"Weights only load failed. {trust}\nWeightsUnpickler error: {reason}"
+    return (
+        "Weights only load failed. This file can still be loaded, to do so you have two options, "
+        "do those steps only if you trust the source of the checkpoint. \n"
+        f"\t(1) {trust}\n"
+        "\t(2) Alternatively, to load with `weights_only=True` please check the recommended steps "
+        "in the following error message.\n"
+        f"\tWeightsUnpickler error: {reason}"
+    )

@@ -142,6 +142,8 @@ class ZipReader:
         check(
             found is not None, RuntimeError, BROKEN.format(reason=f"file not found: archive/{name}")
         )
+        there = 0 <= found.header_offset <= self._length
+        check(there, RuntimeError, BROKEN.format(reason=f"invalid offset of {name}"))
         self._file.seek(found.header_offset)
         header = self._file.read(_LOCAL.size)
         fits = len(header) == _LOCAL.size and header[:4] == b"PK\x03\x04"
