@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# PEP 440: epoch, release, pre-release, post-release, development release, local label.
-PATTERN = re.compile(
+# PEP 440: epoch, release, pre-release, post-release, development release, local label. It is
+# compiled
+# at the first comparison, which most programs never make.
+PATTERN = (
     r"v?(?:(\d+)!)?(\d+(?:\.\d+)*)[-_.]?(?:(a|b|c|rc|alpha|beta|pre|preview)[-_.]?(\d*))?"
     r"(?:(?:[-_.]?(?:post|rev|r)[-_.]?(\d*))|-(\d+))?(?:[-_.]?(dev)[-_.]?(\d*))?"
-    r"(?:\+([a-z0-9._-]+))?",
-    re.IGNORECASE,
+    r"(?:\+([a-z0-9._-]+))?"
 )
 STAGES = {"alpha": "a", "beta": "b", "c": "rc", "pre": "rc", "preview": "rc"}
 BEFORE_ALL, FINAL = ("",), ("~",)  # a development release sorts before "a", a final one after "rc"
@@ -20,7 +21,7 @@ def version_key(version: Any) -> tuple[Any, ...] | None:
     """What orders `version` (a string, or a tuple of its parts) by PEP 440; None if it is none."""
     if isinstance(version, (tuple, list)):
         version = ".".join(map(str, version))
-    found = PATTERN.fullmatch(str(version).strip())
+    found = re.fullmatch(PATTERN, str(version).strip(), re.IGNORECASE)
     if not found:
         return None
     epoch, release, stage, stage_number, post, post_dash, dev, dev_number, local = found.groups()
