@@ -12,7 +12,7 @@ FAMILIES = (
     "random_fill", "random", "sampling",
     "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
     "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",
-    "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates",
+    "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates", "other_signatures",
 )  # fmt: skip
 for _family in FAMILIES:
     importlib.import_module(f"ember.ops.{_family}")

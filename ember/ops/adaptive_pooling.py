@@ -57,6 +57,11 @@ def _output_size(name, input, output_size, count):
         f"{name}: output_size must be {count}",
     )
     check(
+        count == 1 or input.dim() > count,
+        ValueError,
+        lambda: f"Input dimension should be at least {count + 1}, got {input.dim()}",
+    )
+    check(
         input.dim() in (count + 1, count + 2),
         RuntimeError,
         lambda: (

@@ -3,10 +3,11 @@
 import math
 
 from ember.core.registry import F, composite, rowwise
-from ember.dtypes import FLOATING, HALF, bool_, float32
+from ember.dtypes import FLOATING, bool_
 from ember.errors import check
 from ember.ops.create import ones
 from ember.ops.dropout import dropout
+from ember.ops.linear import rounds_late, widened
 from ember.scalar.primitives import eq, exp, row_max, row_sum, stop, where
 
 
@@ -102,19 +103,16 @@ def scaled_dot_product_attention(
     >>> torch.nn.functional.scaled_dot_product_attention(q, k, v)
     tensor([[[2.]]])
     """
-    dtype = query.dtype
     _check(query, key, value, attn_mask, is_causal)
     check(
         0.0 <= dropout_p <= 1.0 or dropout_p < 0,
         RuntimeError,
         f"dropout probability has to be between 0 and 1, but got {dropout_p}",
     )
-    if dtype in HALF and query.device.type == "cpu":
-        # The CPU multiplies half precision in float32 anyway: kept so, the result rounds once.
-        query, key, value = (x.to(float32) for x in (query, key, value))
-        mask = attn_mask if attn_mask is None or attn_mask.dtype is bool_ else attn_mask.to(float32)
-        wide = (query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
-        return scaled_dot_product_attention(*wide).to(dtype)
+    if rounds_late(query):
+        wide = widened(query, key, value, attn_mask)
+        wide += (dropout_p, is_causal, scale, enable_gqa)
+        return scaled_dot_product_attention(*wide).to(query.dtype)
     if enable_gqa:
         key, value = _repeated_heads(query, key, value)
     if scale is None:

@@ -3,7 +3,7 @@
 from ember.core.registry import F, composite, elementwise
 from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
 from ember.errors import check
-from ember.ops.linear import linear
+from ember.ops.linear import linear, rounds_late, widened
 from ember.ops.losses import check_reduction, chosen, reduced
 from ember.scalar import primitives as s
 
@@ -251,18 +251,32 @@ def linear_cross_entropy(
         RuntimeError,
         lambda: f"expected input with dimensionality 1 or 2, got {input.dim()}",
     )
+    rank = linear_weight.dim()
+    check(
+        rank >= 2,
+        RuntimeError,
+        f"expected linear_weight with dimensionality 2 or more, got {rank}",
+    )
+    check(
+        rank == 2 or input.dim() == 2,
+        RuntimeError,
+        lambda: (
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} "
+            f"requires batched input, got input of shape {tuple(input.shape)}"
+        ),
+    )
+    dtype = input.dtype
+    if rounds_late(input):
+        input, linear_weight, linear_bias, weight = widened(
+            input, linear_weight, linear_bias, weight
+        )
     # Dims of the weight between its first and last are those of the target.
     bias = None if linear_bias is None else linear_bias.flatten()
     scores = linear(input, linear_weight.flatten(0, -2), bias)
     scores = scores.unflatten(-1, tuple(linear_weight.shape[:-1]))
-    return cross_entropy(
-        scores,
-        target,
-        weight,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    ignored = -100 if ignore_index is None else ignore_index
+    rest = {"reduction": reduction, "label_smoothing": label_smoothing}
+    return cross_entropy(scores, target, weight, ignore_index=ignored, **rest).to(dtype)
 
 
 _NO_MATRIX = "Expected non-empty vector or matrix with optional 0-dim batch size, but got: {}"
@@ -297,6 +311,8 @@ def multi_margin_loss(
     reduction = chosen(reduction, size_average, reduce)
     check_reduction(reduction)
     check(p in (1, 2), ValueError, "only p == 1 and p == 2 supported")
+    message = "weight must be one-dimensional"
+    check(weight is None or weight.dim() == 1, ValueError, message)
     check(
         input.dim() <= 2 and (input.dim() == 0 or input.size(-1) > 0),
         RuntimeError,

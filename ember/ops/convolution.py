@@ -8,6 +8,7 @@ import operator
 from ember.backends.library import Library
 from ember.core.registry import FUNCTION, F, composite, library_op
 from ember.errors import check
+from ember.ops.linear import rounds_late, widened
 from ember.ops.padding import pad
 
 
@@ -208,8 +209,19 @@ def _string_padding(input, weight, padding, stride, dilation):
     return input, tuple(total // 2 for total in totals)
 
 
-def _with_bias(out, bias, count):
-    return out if bias is None else out + bias.view(-1, *(1,) * count)
+def _with_bias(convolve, input, weight, bias, *how):
+    """`convolve(input, weight, *how)` plus the bias."""
+    if bias is None:
+        return convolve(input, weight, *how)
+    check(
+        bias.dtype is input.dtype,
+        RuntimeError,
+        lambda: f"Input type ({input.dtype}) and bias type ({bias.dtype}) should be the same",
+    )
+    if rounds_late(input):
+        return _with_bias(convolve, *widened(input, weight, bias), *how).to(input.dtype)
+    out = convolve(input, weight, *how)
+    return out + bias.view(-1, *(1,) * (out.dim() - 2))
 
 
 def _convolve(name, count, input, weight, bias, stride, padding, dilation, groups):
@@ -235,8 +247,8 @@ def _convolve(name, count, input, weight, bias, stride, padding, dilation, group
             f"{_sizes(spans)}. Kernel size can't be greater than actual input size"
         ),
     )
-    out = convolution(input, weight, stride, numbers, dilation, groups)
-    out = _with_bias(out, bias, count)
+    how = (stride, numbers, dilation, groups)
+    out = _with_bias(convolution, input, weight, bias, *how)
     return out if batched else out.squeeze(0)
 
 
@@ -281,8 +293,8 @@ def _transpose(name, count, input, weight, bias, stride, padding, output_padding
         ),
     )
     shape = (input.size(0), weight.size(1) * groups, *sizes)
-    out = convolution_input(input, weight, shape, stride, padding, dilation, groups)
-    out = _with_bias(out, bias, count)
+    how = (shape, stride, padding, dilation, groups)
+    out = _with_bias(convolution_input, input, weight, bias, *how)
     return out if batched else out.squeeze(0)
 
 

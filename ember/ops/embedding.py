@@ -4,6 +4,7 @@ from ember.core.modes import is_grad_enabled, no_grad
 from ember.core.registry import FUNCTION, F, composite
 from ember.dtypes import int32, int64
 from ember.errors import check
+from ember.ops.linear import widened
 from ember.ops.pointwise import where_
 from ember.source_lines import warn
 
@@ -229,14 +230,17 @@ def embedding_bag(
     found = _rows(weight, input)
     if scale_grad_by_freq:
         found = _scaled_by_frequency(found, input, rows)
+    dtype = found.dtype
+    found, per_sample_weights = widened(found, per_sample_weights)
     if per_sample_weights is not None:
         found = found * per_sample_weights.unsqueeze(-1)
     kept = None if padding_idx is None else input != padding_idx
     if offsets is None:
-        return _fixed_bags(found, kept, mode)
+        return _fixed_bags(found, kept, mode).to(dtype)
     _check_offsets(offsets, input.size(0))
     bags = offsets.size(0) - 1 if include_last_offset else offsets.size(0)
-    return _offset_bags(found, kept, mode, _bag_of(offsets[:bags], input.size(0)), bags)
+    bag = _bag_of(offsets[:bags], input.size(0))
+    return _offset_bags(found, kept, mode, bag, bags).to(dtype)
 
 
 def _fixed_bags(found, kept, mode):

@@ -5,6 +5,19 @@ from ember.dtypes import HALF, float32
 from ember.errors import check
 
 
+def rounds_late(input):
+    """Whether products and what is added to them are best computed in float32 and rounded once.
+
+    So with half precision on the CPU, which multiplies it in float32 anyway.
+    """
+    return input.dtype in HALF and input.device.type == "cpu"
+
+
+def widened(*tensors):
+    """The tensors with half precision as float32; None stays."""
+    return tuple(t if t is None or t.dtype not in HALF else t.to(float32) for t in tensors)
+
+
 @composite(export=F)
 def linear(input, weight, bias=None):
     """input @ weightᵀ + bias: (*, in) with (out, in) to (*, out). RuntimeError for other shapes.
@@ -18,10 +31,8 @@ def linear(input, weight, bias=None):
         RuntimeError,
         lambda: f"t() expects a tensor with <= 2 dimensions, but self is {weight.dim()}D",
     )
-    if bias is not None and input.dtype in HALF and input.device.type == "cpu":
-        # The CPU multiplies half precision in float32 anyway: added there, the sum rounds once.
-        out = input.to(float32).matmul(weight.to(float32).t()) + bias.to(float32)
-        return out.to(input.dtype)
+    if bias is not None and rounds_late(input):
+        return linear(*widened(input, weight, bias)).to(input.dtype)
     out = input.matmul(weight.t())
     return out if bias is None else out + bias
 

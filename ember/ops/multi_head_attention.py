@@ -9,7 +9,7 @@ from ember.ops.attention import scaled_dot_product_attention
 from ember.ops.create import zeros_like
 from ember.ops.dropout import dropout
 from ember.ops.joining import cat
-from ember.ops.linear import linear
+from ember.ops.linear import linear, rounds_late, widened
 from ember.ops.padding import pad
 from ember.source_lines import warn
 
@@ -275,6 +275,9 @@ def _check_padding(mask, batch, steps):
 
 def _weighted(q, k, v, mask, dropout_p, hinted, batch):
     """The output (L·N, E) and the weights (N, heads, L, S)."""
+    if rounds_late(q):
+        found = _weighted(*widened(q, k, v, mask), dropout_p, hinted, batch)
+        return tuple(x.to(q.dtype) for x in found)
     scores = (q * math.sqrt(1.0 / q.size(-1))).matmul(k.transpose(-2, -1))
     weights = (scores if mask is None else scores + mask).softmax(-1)
     dropped = dropout(weights, dropout_p) if dropout_p > 0.0 else weights

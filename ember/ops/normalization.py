@@ -4,6 +4,7 @@ from ember.core.modes import no_grad
 from ember.core.registry import F, composite, elementwise, rowwise
 from ember.dtypes import FLOATING, HALF
 from ember.errors import check
+from ember.ops.linear import widened
 from ember.ops.padding import pad
 from ember.scalar.primitives import make, row_mean
 
@@ -145,12 +146,13 @@ def _with_statistics(input, mean, var, weight, bias, eps):
     return _in_dtype(centered_and_scaled(input, *by_channel, eps), input)
 
 
-def _move_statistics(input, running_mean, running_var, momentum, dims):
+def _move_statistics(input, running_mean, running_var, momentum, dims, over=None):
+    """Running values moved towards the batch's, in float32 at least; the mean `over` instances."""
     with no_grad():
-        data = input.detach()
-        data = data.to(running_mean.dtype)
-        running_mean.lerp_(data.mean(dims), momentum)
-        running_var.lerp_(data.var(dims), momentum)
+        (data,) = widened(input.detach())
+        for running, now in ((running_mean, data.mean(dims)), (running_var, data.var(dims))):
+            now = now if over is None else now.mean(over)
+            running.copy_(running.to(now.dtype).lerp(now, momentum))
 
 
 @composite(export=F)
@@ -196,10 +198,7 @@ def instance_norm(
     ndim = input.dim()
     dims = tuple(range(2, ndim))
     if running_mean is not None:
-        with no_grad():
-            data = input.detach().to(running_mean.dtype)
-            running_mean.lerp_(data.mean(dims).mean(0), momentum)
-            running_var.lerp_(data.var(dims).mean(0), momentum)
+        _move_statistics(input, running_mean, running_var, momentum, dims, over=0)
     weight, bias = _as_channels(weight, ndim), _as_channels(bias, ndim)
     return _in_dtype(standardized(input, weight, bias, eps, dim=dims), input)
 
@@ -326,6 +325,9 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     dims = _check_normalized_shape(input, normalized_shape, weight, None, comma="")
     if eps is None:
         eps = 2.0**-52 if input.dtype.itemsize == 8 and not input.dtype.is_complex else 2.0**-23
+    if input.is_complex():
+        scaled = input * ((input * input).mean(dims, keepdim=True) + eps).rsqrt()
+        return scaled if weight is None else scaled * weight
     return root_mean_square_scaled(input, weight, eps, dim=dims).to(input.dtype)
 
 

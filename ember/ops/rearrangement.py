@@ -41,6 +41,8 @@ def pixel_shuffle(input, upscale_factor):
         ),
     )
     kept, n = channels // (r * r), len(batch)
+    if r == 1:
+        return input.clone()
     parts = input.reshape(*batch, kept, r, r, height, width)
     parts = parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
     return parts.reshape(*batch, kept, height * r, width * r)
@@ -64,6 +66,8 @@ def pixel_unshuffle(input, downscale_factor):
             f"pixel_unshuffle expects {side} to be divisible by downscale_factor, but "
             f"input.size({dim})={size} is not divisible by {r}",
         )
+    if r == 1:
+        return input.clone()
     n = len(batch)
     parts = input.reshape(*batch, channels, height // r, r, width // r, r)
     parts = parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)

@@ -1,0 +1,40 @@
+"""Which implementation of attention to use. There is one here, so a choice changes no result."""
+
+import contextlib
+import enum
+
+from ember.errors import check
+
+__all__ = ["SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "sdpa_kernel"]
+
+WARN_FOR_UNFUSED_KERNELS = False
+
+
+class SDPBackend(enum.IntEnum):
+    """The names that PyTorch has for implementations of `scaled_dot_product_attention`."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+
+@contextlib.contextmanager
+def sdpa_kernel(backends, set_priority=False):
+    """A block in which attention may use the given backends: any of them runs Ember's one.
+
+    AssertionError for what is no backend.
+
+    >>> from ember.nn.attention import SDPBackend, sdpa_kernel
+    >>> with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION]):
+    ...     pass
+    """
+    given = [backends] if isinstance(backends, SDPBackend) else backends
+    check(
+        isinstance(given, (list, tuple)) and all(isinstance(b, SDPBackend) for b in given),
+        AssertionError,
+        "Backend must be an instance of SDPBackend or a list of SDPBackend instances",
+    )
+    yield {}
