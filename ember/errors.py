@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 
 class OutOfMemoryError(RuntimeError):
-    """A device has no room for an allocation; exported as `torch.OutOfMemoryError` and under `torch.cuda`."""
+    """A device has no room for an allocation; exported as `torch.OutOfMemoryError` and under
+    `torch.cuda`."""
 
 
 class DeviceMismatchError(RuntimeError):
@@ -15,6 +16,11 @@ class DeviceMismatchError(RuntimeError):
 
 class AcceleratorError(RuntimeError):
     """A device refused a request, such as an ordinal that does not exist."""
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no factorization of a kind, or none was found; exported as
+    `torch.linalg.LinAlgError`."""
 
 
 class UnsupportedError(NotImplementedError):

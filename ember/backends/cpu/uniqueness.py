@@ -58,9 +58,7 @@ def unique_consecutive(
     return flat[starts], inverse, _run_lengths(starts, flat.size, return_counts)
 
 
-def isin(
-    elements: NDArray, test_elements: NDArray, assume_unique: bool = False, invert: bool = False
-) -> NDArray:
+def isin(elements: NDArray, test_elements: NDArray, invert: bool = False) -> NDArray:
     """Whether each element is among test_elements; NaN is not."""
     found = np.isin(comparable(elements), comparable(test_elements), invert=invert)
     return np.asarray(found)
