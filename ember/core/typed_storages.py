@@ -103,7 +103,7 @@ class TypedStorage(metaclass=_LegacyType):
 
     def nbytes(self) -> int:
         """The size in bytes."""
-        return self._untyped_storage.nbytes()
+        return int(self._untyped_storage.nbytes())
 
     def element_size(self) -> int:
         """The bytes of an element."""
@@ -111,7 +111,7 @@ class TypedStorage(metaclass=_LegacyType):
 
     def size(self) -> int:
         """The number of elements."""
-        return self.nbytes() // self.dtype.itemsize
+        return self.nbytes() // int(self.dtype.itemsize)
 
     __len__ = size
 
@@ -298,6 +298,19 @@ def view_of(storage: UntypedStorage, dtype: DType, layout: Layout) -> Tensor:
 
 def check_layout(layout: Layout, dtype: DType, nbytes: int) -> None:
     """RuntimeError for a layout with negative parts, or one that needs more than `nbytes`."""
+    needed = bytes_needed(layout, dtype)
+    shape, strides, offset = layout
+    check(
+        needed <= nbytes,
+        RuntimeError,
+        f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and "
+        f"itemsize {dtype.itemsize} requiring a storage size of {needed} are out of bounds for "
+        f"storage of size {nbytes}",
+    )
+
+
+def bytes_needed(layout: Layout, dtype: DType) -> int:
+    """The bytes of the smallest storage that a layout fits in; RuntimeError for negative parts."""
     shape, strides, offset = layout
     check(offset >= 0, RuntimeError, f"Tensor: invalid storage offset {offset}")
     check(
@@ -310,14 +323,7 @@ def check_layout(layout: Layout, dtype: DType, nbytes: int) -> None:
         RuntimeError,
         f"sizes and strides cannot be negative: sizes {list(shape)}, strides {list(strides)}",
     )
-    needed = layout.extent()[1] * dtype.itemsize if layout.numel else 0
-    check(
-        needed <= nbytes,
-        RuntimeError,
-        f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and "
-        f"itemsize {dtype.itemsize} requiring a storage size of {needed} are out of bounds for "
-        f"storage of size {nbytes}",
-    )
+    return layout.extent()[1] * dtype.itemsize if layout.numel else 0
 
 
 def set_(
@@ -349,8 +355,7 @@ def set_(
         f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
         f'different device "{memory.device}".  This is no longer allowed; the devices must match.',
     )
-    needed = layout.extent()[1] * self.dtype.itemsize if layout.numel else 0
-    check_layout(layout, self.dtype, max(needed, memory.nbytes()))
+    needed = bytes_needed(layout, self.dtype)
     if needed > memory.nbytes():
         memory.resize_(needed)
     spec = spec_of(tuple(layout.shape), tuple(layout.strides), self.dtype, self.device)
