@@ -1,4 +1,5 @@
-"""Ember: tensors and neural networks with PyTorch's API, in readable Python. `import ember as torch`.
+"""Ember: tensors and neural networks with PyTorch's API, in readable Python. `import ember as
+torch`.
 
 Names only: ops come from the registry that their declarations fill, modules load at first use.
 """

@@ -1,4 +1,5 @@
-"""Gradients: the engine's two entries, user functions, checks, and the modes that switch recording."""
+"""Gradients: the engine's two entries, user functions, checks, and the modes that switch
+recording."""
 
 from ember.autograd import functional, graph
 from ember.autograd.anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly

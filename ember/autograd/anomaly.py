@@ -1,4 +1,5 @@
-"""Anomaly detection: a backward that makes NaN says which node made it, and where its forward was called."""
+"""Anomaly detection: a backward that makes NaN says which node made it, and where its forward was
+called."""
 
 from __future__ import annotations
 
@@ -20,16 +21,25 @@ def _guarded(current: Any, grads: list[Any]) -> list[Any]:
         raise
     if _check_nan[0]:
         for index, result in enumerate(results):
-            if isinstance(result, Tensor) and result.is_floating_point() and bool(result.isnan().any()):  # type: ignore[attr-defined]
+            if (
+                isinstance(result, Tensor)
+                and result.is_floating_point()
+                and bool(result.isnan().any())
+            ):  # type: ignore[attr-defined]
                 _warn(current)
-                raise RuntimeError(f"Function '{current.name()}' returned nan values in its {index}th output.")
+                raise RuntimeError(
+                    f"Function '{current.name()}' returned nan values in its {index}th output."
+                )
     return results
 
 
 def _warn(current: Any) -> None:
     where = current.__dict__.get("_made_at")
     if where is None:
-        text = "No forward pass information available. Enable detect anomaly during forward pass for more information."
+        text = (
+            "No forward pass information available. Enable detect anomaly during forward pass "
+            "for more information."
+        )
     else:
         text = "Traceback of forward call that caused the error:\n" + "".join(where)
     warnings.warn(f"Error detected in {current.name()}. {text}", UserWarning, stacklevel=3)
@@ -61,8 +71,8 @@ class detect_anomaly:
 
     def __init__(self, check_nan: bool = True):
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
-            "debugging.",
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.",
             UserWarning,
             stacklevel=2,
         )

@@ -32,8 +32,9 @@ def _seeds(outputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Tensor]:
             check(
                 spec.numel == 1,
                 RuntimeError,
-                "grad can be implicitly created only for scalar outputs: give backward() a gradient of the output's "
-                f"shape {list(spec.shape)}, or reduce it to one number first",
+                "grad can be implicitly created only for scalar outputs: give backward() a "
+                f"gradient of the output's shape {list(spec.shape)}, or reduce it to one number "
+                "first",
             )
             check(
                 spec.dtype.is_floating_point or not needs_grad(out),
@@ -49,8 +50,10 @@ def _seeds(outputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Tensor]:
         check(
             tuple(grad.shape) == spec.shape,
             RuntimeError,
-            lambda g=grad, s=spec: f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a "
-            f"shape of torch.Size({list(s.shape)}).",
+            lambda g=grad, s=spec: (
+                f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a "
+                f"shape of torch.Size({list(s.shape)})."
+            ),
         )
         made.append(grad)
     return made
@@ -76,9 +79,11 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Add to `.grad` of every leaf (or of `inputs`) the gradient of the sum of `tensors`, weighted by `grad_tensors`.
+    """Add to `.grad` of every leaf (or of `inputs`) the gradient of the sum of `tensors`, weighted
+    by `grad_tensors`.
 
-    The graph is freed unless retain_graph (default: create_graph); create_graph records this pass itself.
+    The graph is freed unless retain_graph (default: create_graph); create_graph records this pass
+    itself.
     """
     outputs = _sequence(tensors)
     grads = _sequence(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
@@ -87,7 +92,11 @@ def backward(
         targets = _sequence(inputs)
         check(targets, RuntimeError, "`inputs` argument to `backward()` cannot be empty.")
         for target in targets:
-            check(target.requires_grad, RuntimeError, "One of the differentiated Tensors does not require grad")
+            check(
+                target.requires_grad,
+                RuntimeError,
+                "One of the differentiated Tensors does not require grad",
+            )
         for target in targets:
             target.retain_grad()
     roots = _roots(outputs)
@@ -117,16 +126,25 @@ def grad(
     RuntimeError for an input that the outputs do not depend on, unless allow_unused (then None) or
     materialize_grads (then zeros).
     """
-    check(not is_grads_batched, NotImplementedError, "grad(): is_grads_batched is not supported yet: loop over the batch")
+    check(
+        not is_grads_batched,
+        NotImplementedError,
+        "grad(): is_grads_batched is not supported yet: loop over the batch",
+    )
     outs, wanted = _sequence(outputs), _sequence(inputs)
     grads = _sequence(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     check(
         not (materialize_grads and allow_unused is False),
         ValueError,
-        "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.",
+        "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+        "allow_unused=False.",
     )
     for target in wanted:
-        check(needs_grad(target), RuntimeError, "One of the differentiated Tensors does not require grad")
+        check(
+            needs_grad(target),
+            RuntimeError,
+            "One of the differentiated Tensors does not require grad",
+        )
     found = engine.run(
         _roots(outs),
         _seeds(outs, grads),
@@ -138,13 +156,15 @@ def grad(
     for position, (value, target) in enumerate(zip(found, wanted, strict=True)):
         if value is None and materialize_grads:
             spec = target._array.spec
-            found[position] = tensor_of(full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0))
+            found[position] = tensor_of(
+                full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0)
+            )
         elif value is None:
             check(
                 allow_unused,
                 RuntimeError,
-                "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
-                "if this is the desired behavior.",
+                "One of the differentiated Tensors appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior.",
             )
         elif not create_graph and value._requires_grad:
             found[position] = value.detach()
@@ -152,7 +172,11 @@ def grad(
 
 
 def _backward(
-    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    self: Tensor,
+    gradient: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
 ) -> None:
     """Add to `.grad` of every leaf the gradient of this tensor, weighted by `gradient`."""
     backward(self, gradient, retain_graph, create_graph, inputs=inputs)

@@ -17,7 +17,8 @@ from ember.kernel.array import contiguous_spec
 
 
 class FunctionCtx:
-    """What forward leaves for backward: attributes of any kind, and tensors by `save_for_backward`."""
+    """What forward leaves for backward: attributes of any kind, and tensors by
+    `save_for_backward`."""
 
     def __init__(self) -> None:
         self.needs_input_grad: tuple[bool, ...] = ()
@@ -29,13 +30,14 @@ class FunctionCtx:
         self._node: Node | None = None
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keep inputs, outputs or intermediate tensors (or None) for backward, guarded against in-place writes."""
+        """Keep inputs, outputs or intermediate tensors (or None) for backward, guarded against
+        in-place writes."""
         for tensor in tensors:
             check(
                 tensor is None or isinstance(tensor, Tensor),
                 TypeError,
-                f"save_for_backward can only save variables, but got {type(tensor).__name__}: keep other things as "
-                "attributes of ctx",
+                f"save_for_backward can only save variables, but got {type(tensor).__name__}: "
+                "keep other things as attributes of ctx",
             )
         self._to_save = tensors
 
@@ -91,18 +93,22 @@ class _FunctionNode(Node):
         results = found if isinstance(found, (tuple, list)) else (found,)
         count = len(self.edges)
         check(
-            len(results) == count or (len(results) > count and all(r is None for r in results[count:])),
+            len(results) == count
+            or (len(results) > count and all(r is None for r in results[count:])),
             RuntimeError,
-            f"function {self.name()} returned an incorrect number of gradients (expected {count}, got {len(results)})",
+            f"function {self.name()} returned an incorrect number of gradients (expected {count}, "
+            f"got {len(results)})",
         )
         for result in results:
             check(
                 result is None or isinstance(result, Tensor),
                 TypeError,
-                f"function {self.name()}: expected Variable or None as a gradient (got {type(result).__name__})",
+                f"function {self.name()}: expected Variable or None as a gradient (got "
+                f"{type(result).__name__})",
             )
         return tuple(
-            None if target is None else result for result, (target, _) in zip(results, self.edges, strict=False)
+            None if target is None else result
+            for result, (target, _) in zip(results, self.edges, strict=False)
         )
 
     def release(self) -> None:
@@ -113,7 +119,8 @@ class _FunctionNode(Node):
 
 
 class Function:
-    """A differentiable op of your own: `forward(ctx, *args)` and `backward(ctx, *grads)` as static methods.
+    """A differentiable op of your own: `forward(ctx, *args)` and `backward(ctx, *grads)` as static
+    methods.
 
     With `setup_context(ctx, inputs, output)`, forward takes no ctx. Call it through `apply`.
 
@@ -135,14 +142,16 @@ class Function:
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise RuntimeError(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
-            "invoke them on the class itself: use .apply(...)"
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all "
+            "static, so you should invoke them on the class itself: use .apply(...)"
         )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """The op itself; recording is off inside."""
-        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
@@ -153,8 +162,8 @@ class Function:
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """A gradient (or None) for each argument of forward, given those of its outputs."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
-            "backward mode AD."
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
         )
 
     @staticmethod
@@ -165,7 +174,9 @@ class Function:
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """A forward-mode rule; not used here."""
-        raise NotImplementedError("forward-mode rules of autograd.Function are not used: backward mode only")
+        raise NotImplementedError(
+            "forward-mode rules of autograd.Function are not used: backward mode only"
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +193,9 @@ class Function:
         return _finish(cls, context, args, output, recording)
 
 
-def _finish(cls: Any, context: FunctionCtx, args: Sequence[Any], output: Any, recording: bool) -> Any:
+def _finish(
+    cls: Any, context: FunctionCtx, args: Sequence[Any], output: Any, recording: bool
+) -> Any:
     outputs = list(output) if isinstance(output, (tuple, list)) else [output]
     for dirty in context._dirty:
         if recording and any(dirty is a for a in args):
@@ -192,7 +205,8 @@ def _finish(cls: Any, context: FunctionCtx, args: Sequence[Any], output: Any, re
     node: _FunctionNode | None = None
     if recording:
         edges = tuple(
-            edge_of(a) if needed else NO_EDGE for a, needed in zip(args, context.needs_input_grad, strict=True)
+            edge_of(a) if needed else NO_EDGE
+            for a, needed in zip(args, context.needs_input_grad, strict=True)
         )
         node = _new_node(cls, edges, tuple(outputs[i]._array.spec for i in tensors))
         node.context, node.function = context, cls
@@ -204,7 +218,9 @@ def _finish(cls: Any, context: FunctionCtx, args: Sequence[Any], output: Any, re
             made[id(given)] = _output(given, args, context, node, index)
         outputs[position] = made[id(given)]
     if node is not None:
-        own = {id(k): v for k, v in ((t, made.get(id(t))) for t in context._to_save if t is not None)}
+        own = {
+            id(k): v for k, v in ((t, made.get(id(t))) for t in context._to_save if t is not None)
+        }
         context._saved = [_saved(t, own.get(id(t)), args) for t in context._to_save]
         context._to_save = ()
     if isinstance(output, (tuple, list)):
@@ -220,11 +236,15 @@ def _new_node(cls: Any, edges: Any, specs: Any) -> _FunctionNode:
     return kind(edges, specs)  # type: ignore[no-any-return]
 
 
-def _output(given: Tensor, args: Sequence[Any], context: FunctionCtx, node: Any, index: int) -> Tensor:
+def _output(
+    given: Tensor, args: Sequence[Any], context: FunctionCtx, node: Any, index: int
+) -> Tensor:
     plain = any(given is t for t in context._non_differentiable)
     dirty = any(given is t for t in context._dirty)
     is_input = any(given is a for a in args)
-    differentiable = node is not None and not plain and dispatch.is_differentiable(given._array.spec.dtype)
+    differentiable = (
+        node is not None and not plain and dispatch.is_differentiable(given._array.spec.dtype)
+    )
     if dirty and is_input:
         if differentiable:
             rebind(given, node, next(i for i, a in enumerate(args) if a is given), index)
@@ -278,4 +298,6 @@ class _Refusal(Node):
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         """Refuse."""
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )

@@ -19,23 +19,32 @@ def _as_tuple(value: Any, who: str, what: str) -> tuple[bool, tuple[Any, ...]]:
         check(
             isinstance(item, Tensor),
             TypeError,
-            f"The {what} given to {who} must be either a Tensor or a tuple of Tensors but the value at index "
-            f"{position} has type {type(item)}.",
+            f"The {what} given to {who} must be either a Tensor or a tuple of Tensors but the "
+            f"value at index {position} has type {type(item)}.",
         )
     return is_tuple, tuple(values)
 
 
 def _leaves(inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
-    return tuple(x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_() for x in inputs)
+    return tuple(
+        x.view_as(x) if create_graph and x.requires_grad else x.detach().requires_grad_()
+        for x in inputs
+    )
 
 
-def _evaluate(func: Callable[..., Any], inputs: tuple[Any, ...], who: str) -> tuple[bool, tuple[Any, ...]]:
+def _evaluate(
+    func: Callable[..., Any], inputs: tuple[Any, ...], who: str
+) -> tuple[bool, tuple[Any, ...]]:
     return _as_tuple(func(*inputs), who, "outputs of the user-provided function")
 
 
 def _zeros_or(found: Any, like: Any, strict: bool, what: str) -> Any:
     if found is None:
-        check(not strict, RuntimeError, f"{what} independent of an input, which strict=True does not allow")
+        check(
+            not strict,
+            RuntimeError,
+            f"{what} independent of an input, which strict=True does not allow",
+        )
         return like.detach().new_zeros(like.shape)
     return found
 
@@ -52,7 +61,8 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The derivative of each output element by each input element: shape (*output, *input), nested for tuples."""
+    """The derivative of each output element by each input element: shape (*output, *input), nested
+    for tuples."""
     many_in, xs = _as_tuple(inputs, "jacobian", "inputs")
     with modes.enable_grad():
         xs = _leaves(xs, create_graph)
@@ -62,9 +72,15 @@ def jacobian(
             rows: list[list[Any]] = [[] for _ in xs]
             for element in y.reshape(-1).unbind(0) if y.numel() else ():
                 if element.requires_grad:
-                    found = grad(element, xs, retain_graph=True, create_graph=create_graph, allow_unused=True)
+                    found = grad(
+                        element, xs, retain_graph=True, create_graph=create_graph, allow_unused=True
+                    )
                 else:
-                    check(not strict, RuntimeError, "Output of the user-provided function does not require gradients")
+                    check(
+                        not strict,
+                        RuntimeError,
+                        "Output of the user-provided function does not require gradients",
+                    )
                     found = (None,) * len(xs)
                 for column, value, x in zip(rows, found, xs, strict=True):
                     column.append(_zeros_or(value, x, strict, "the output is"))
@@ -95,7 +111,8 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The second derivatives of a function with one number as output: shape (*input, *input), nested for tuples."""
+    """The second derivatives of a function with one number as output: shape (*input, *input),
+    nested for tuples."""
     many, _ = _as_tuple(inputs, "hessian", "inputs")
 
     def first(*xs: Any) -> Any:
@@ -116,28 +133,47 @@ def _vectors(v: Any, like: tuple[Any, ...], who: str) -> tuple[Any, ...]:
         check(
             len(like) == 1 and like[0].numel() == 1,
             RuntimeError,
-            f"The vector v can only be None if the user-provided function of {who} has one output of a single element",
+            f"The vector v can only be None if the user-provided function of {who} has one output "
+            "of a single element",
         )
         return (like[0].new_ones(like[0].shape),)
     _, vs = _as_tuple(v, who, "vector v")
     for a, b in zip(vs, like, strict=True):
-        check(a.shape == b.shape, RuntimeError, f"v has invalid size: should be {b.shape} but got {a.shape}.")
+        check(
+            a.shape == b.shape,
+            RuntimeError,
+            f"v has invalid size: should be {b.shape} but got {a.shape}.",
+        )
     return vs
 
 
-def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vjp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """(outputs, vᵀ · Jacobian)."""
     many_in, xs = _as_tuple(inputs, "vjp", "inputs")
     with modes.enable_grad():
         xs = _leaves(xs, create_graph)
         many_out, ys = _evaluate(func, xs, "vjp")
         found = grad(ys, xs, _vectors(v, ys, "vjp"), create_graph=create_graph, allow_unused=True)
-        found = tuple(_zeros_or(g, x, strict, "the output is") for g, x in zip(found, xs, strict=True))
+        found = tuple(
+            _zeros_or(g, x, strict, "the output is") for g, x in zip(found, xs, strict=True)
+        )
     outs = ys if create_graph else tuple(y.detach() for y in ys)
     return _packed(many_out, outs), _packed(many_in, found)
 
 
-def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def jvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """(outputs, Jacobian · v), by two backward passes."""
     _, xs = _as_tuple(inputs, "jvp", "inputs")
     vs = _vectors(v, xs, "jvp")
@@ -146,20 +182,34 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         many_out, ys = _evaluate(func, xs, "jvp")
         dummies = tuple(y.detach().new_zeros(y.shape).requires_grad_() for y in ys)
         first = grad(ys, xs, dummies, create_graph=True, allow_unused=True)
-        first = tuple(_zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True))
+        first = tuple(
+            _zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True)
+        )
         live = [(g, w) for g, w in zip(first, vs, strict=True) if g.requires_grad]
         if live:
             found = grad(
-                tuple(g for g, _ in live), dummies, tuple(w for _, w in live), create_graph=create_graph, allow_unused=True
+                tuple(g for g, _ in live),
+                dummies,
+                tuple(w for _, w in live),
+                create_graph=create_graph,
+                allow_unused=True,
             )
         else:
             found = (None,) * len(dummies)
-        found = tuple(_zeros_or(g, d, strict, "the output is") for g, d in zip(found, dummies, strict=True))
+        found = tuple(
+            _zeros_or(g, d, strict, "the output is") for g, d in zip(found, dummies, strict=True)
+        )
     outs = ys if create_graph else tuple(y.detach() for y in ys)
     return _packed(many_out, outs), _packed(many_out, found)
 
 
-def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
+def vhp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
     """(output, vᵀ · Hessian) of a function with one number as output."""
     many, xs = _as_tuple(inputs, "vhp", "inputs")
     vs = _vectors(v, xs, "vhp")
@@ -167,17 +217,32 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         xs = _leaves(xs, create_graph)
         y = func(*xs)
         first = grad(y, xs, create_graph=True, allow_unused=True)
-        first = tuple(_zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True))
+        first = tuple(
+            _zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True)
+        )
         live = [(g, w) for g, w in zip(first, vs, strict=True) if g.requires_grad]
         found: Any = (None,) * len(xs)
         if live:
             found = grad(
-                tuple(g for g, _ in live), xs, tuple(w for _, w in live), create_graph=create_graph, allow_unused=True
+                tuple(g for g, _ in live),
+                xs,
+                tuple(w for _, w in live),
+                create_graph=create_graph,
+                allow_unused=True,
             )
-        found = tuple(_zeros_or(g, x, strict, "the output is") for g, x in zip(found, xs, strict=True))
+        found = tuple(
+            _zeros_or(g, x, strict, "the output is") for g, x in zip(found, xs, strict=True)
+        )
     return (y if create_graph else y.detach()), _packed(many, found)
 
 
-def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> Any:
-    """(output, Hessian · v) of a function with one number as output; the Hessian is symmetric, so this is vhp."""
+def hvp(
+    func: Callable[..., Any],
+    inputs: Any,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
+) -> Any:
+    """(output, Hessian · v) of a function with one number as output; the Hessian is symmetric, so
+    this is vhp."""
     return vhp(func, inputs, v, create_graph, strict)

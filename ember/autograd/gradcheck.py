@@ -32,8 +32,11 @@ def _flat(tensor: Any) -> np.ndarray[Any, Any]:
     return np.array(tensor.detach().cpu().numpy()).reshape(-1)
 
 
-def _numerical(func: Callable[..., Any], inputs: list[Any], which: int, eps: float) -> list[np.ndarray[Any, Any]]:
-    """For each output the derivatives by each element of one input (by its real and imaginary parts)."""
+def _numerical(
+    func: Callable[..., Any], inputs: list[Any], which: int, eps: float
+) -> list[np.ndarray[Any, Any]]:
+    """For each output the derivatives by each element of one input (by its real and imaginary
+    parts)."""
     values = np.array(inputs[which].detach().cpu().numpy())
     columns: list[list[Any]] = []
     steps = (eps, 1j * eps) if values.dtype.kind == "c" else (eps,)
@@ -49,7 +52,9 @@ def _numerical(func: Callable[..., Any], inputs: list[Any], which: int, eps: flo
                     sides.append([_flat(o) for o in _outputs(func, changed)])
             columns.append([(a - b) / (2 * eps) for a, b in zip(*sides, strict=True)])
     count = len(_outputs(func, inputs))
-    return [np.array([c[k] for c in columns]).T if columns else np.zeros((0, 0)) for k in range(count)]
+    return [
+        np.array([c[k] for c in columns]).T if columns else np.zeros((0, 0)) for k in range(count)
+    ]
 
 
 def _like(values: np.ndarray[Any, Any], tensor: Any) -> Any:
@@ -67,13 +72,16 @@ def _analytical(out: Any, x: Any) -> np.ndarray[Any, Any]:
         for seed in seeds:
             weights = np.zeros(out.numel(), out.dtype.numpy)
             weights[position] = seed
-            given = from_ndarray(weights.reshape(tuple(out.shape))).to(out.device)  # type: ignore[attr-defined]
+            # type: ignore[attr-defined]
+            given = from_ndarray(weights.reshape(tuple(out.shape))).to(out.device)
             (found,) = grad(out, x, given, retain_graph=True, allow_unused=True)
             rows.append(np.zeros(x.numel(), x.dtype.numpy) if found is None else _flat(found))
     return np.array(rows).reshape(len(rows), x.numel())
 
 
-def _compared(numerical: np.ndarray[Any, Any], analytical: np.ndarray[Any, Any], out: Any, x: Any) -> Any:
+def _compared(
+    numerical: np.ndarray[Any, Any], analytical: np.ndarray[Any, Any], out: Any, x: Any
+) -> Any:
     """Both as real matrices of the same shape: (output parts) x (input parts)."""
     if x.is_complex():
         analytical = np.stack([analytical.real, analytical.imag], -1).reshape(len(analytical), -1)
@@ -100,9 +108,11 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether gradients of `func` agree with central differences, for each input that requires grad.
+    """Whether gradients of `func` agree with central differences, for each input that requires
+    grad.
 
-    Inputs should be float64. GradcheckError (a RuntimeError) says where they do not, or False without raise_exception.
+    Inputs should be float64. GradcheckError (a RuntimeError) says where they do not, or False
+    without raise_exception.
 
     >>> import ember as torch
     >>> torch.autograd.gradcheck(torch.sin, torch.rand(3, dtype=torch.float64, requires_grad=True))
@@ -113,7 +123,8 @@ def gradcheck(
     check(
         checked,
         ValueError,
-        "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.",
+        "gradcheck expects at least one input tensor to require gradient, but none of the them "
+        "have requires_grad=True.",
     )
     try:
         for which in checked:
@@ -125,7 +136,9 @@ def gradcheck(
     return True
 
 
-def _check_one(func: Callable[..., Any], given: list[Any], which: int, eps: float, atol: float, rtol: float) -> None:
+def _check_one(
+    func: Callable[..., Any], given: list[Any], which: int, eps: float, atol: float, rtol: float
+) -> None:
     x = given[which]
     with modes.enable_grad():
         outs = _outputs(func, given)
@@ -134,14 +147,16 @@ def _check_one(func: Callable[..., Any], given: list[Any], which: int, eps: floa
         if x.numel() == 0 or out.numel() == 0:
             continue
         if not out.requires_grad:
-            analytical = np.zeros((out.numel() * (2 if out.is_complex() else 1), x.numel()), x.dtype.numpy)
+            analytical = np.zeros(
+                (out.numel() * (2 if out.is_complex() else 1), x.numel()), x.dtype.numpy
+            )
         else:
             analytical = _analytical(out, x)
         a, b = _compared(numerical[index], analytical, out, x)
         if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
             raise GradcheckError(
-                f"Jacobian mismatch for output {index} with respect to input {which},\nnumerical:{a.T}\n"
-                f"analytical:{b.T}\n"
+                f"Jacobian mismatch for output {index} with respect to input "
+                f"{which},\nnumerical:{a.T}\nanalytical:{b.T}\n"
             )
 
 
@@ -181,7 +196,11 @@ def gradgradcheck(
             if not inner[i].requires_grad:
                 inner[i] = inner[i].detach().requires_grad_()
         with modes.enable_grad():
-            live = [(o, w) for o, w in zip(_outputs(func, inner), weights, strict=True) if o.requires_grad]
+            live = [
+                (o, w)
+                for o, w in zip(_outputs(func, inner), weights, strict=True)
+                if o.requires_grad
+            ]
             found = grad(
                 [o for o, _ in live],
                 [inner[i] for i in wanted],
@@ -191,12 +210,15 @@ def gradgradcheck(
             )
         return tuple(f for f in found if f is not None)
 
-    return gradcheck(first, (*given, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
+    return gradcheck(
+        first, (*given, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+    )
 
 
 def _seed(rng: np.random.Generator, out: Any) -> Any:
     values = rng.normal(size=tuple(out.shape))
     if out.dtype in dtypes.COMPLEX_TYPES:
         values = values + 1j * rng.normal(size=tuple(out.shape))
-    made = from_ndarray(np.array(values, dtype=out.dtype.numpy)).to(out.device)  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    made = from_ndarray(np.array(values, dtype=out.dtype.numpy)).to(out.device)
     return made.requires_grad_()

@@ -13,7 +13,8 @@ from ember.errors import check
 
 
 class saved_tensors_hooks:
-    """A block in which tensors kept for backward are packed by one function and unpacked by another."""
+    """A block in which tensors kept for backward are packed by one function and unpacked by
+    another."""
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]):
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
@@ -62,8 +63,13 @@ class _MultiHandle:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[..., Any], *, mode: str = "all"
 ) -> _MultiHandle:
-    """Call `fn` once the gradients of all `tensors` are known (mode "all": with their list), or of the first ("any")."""
-    check(mode in ("all", "any"), ValueError, f"Expects mode to be one of ('all', 'any') but got {mode}")
+    """Call `fn` once the gradients of all `tensors` are known (mode "all": with their list), or of
+    the first ("any")."""
+    check(
+        mode in ("all", "any"),
+        ValueError,
+        f"Expects mode to be one of ('all', 'any') but got {mode}",
+    )
     found: list[Any] = [None] * len(tensors)
     seen = [0]
 

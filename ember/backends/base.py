@@ -1,4 +1,5 @@
-"""What a backend is: Memory, Queue and Kernels, and the registry of who serves which device type."""
+"""What a backend is: Memory, Queue and Kernels, and the registry of who serves which device
+type."""
 
 from __future__ import annotations
 
@@ -79,8 +80,8 @@ class Kernels(ABC):
 
     @abstractmethod
     def prepare(self, call: Call) -> Callable[..., Any]:
-        """A function of the operands (arrays and numbers) that runs the call and returns its array or arrays."""
-
+        """A function of the operands (arrays and numbers) that runs the call and returns its array
+        or arrays."""
 
 
 class Backend(ABC):
@@ -110,8 +111,8 @@ class Backend(ABC):
         check(
             0 <= index < count,
             AcceleratorError,
-            f"CUDA error: invalid device ordinal: {self.type}:{index} was asked for, "
-            f"but there {'is' if count == 1 else 'are'} {count} (torch.cuda.device_count()), numbered from 0",
+            f"CUDA error: invalid device ordinal: {self.type}:{index} was asked for, but there "
+            f"{'is' if count == 1 else 'are'} {count} (torch.cuda.device_count()), numbered from 0",
         )
 
 
@@ -133,8 +134,8 @@ def backend_of(kind: str) -> Backend:
         check(
             provider,
             AssertionError if kind == "cuda" else RuntimeError,
-            "Torch not compiled with CUDA enabled: no GPU was found, real or simulated. "
-            "Simulated GPUs: `ember run --gpus 2 script.py`, or EMBER_SIMULATE_GPUS=2 in the environment, "
+            "Torch not compiled with CUDA enabled: no GPU was found, real or simulated. Simulated "
+            "GPUs: `ember run --gpus 2 script.py`, or EMBER_SIMULATE_GPUS=2 in the environment, "
             "or ember.cuda.simulate(2) before the first use of a GPU.",
         )
         assert provider is not None
@@ -148,7 +149,8 @@ def has_backend(kind: str) -> bool:
 
 
 def resolve(place: device) -> device:
-    """The device with its index: "cuda" becomes the current GPU. AcceleratorError if it is not there."""
+    """The device with its index: "cuda" becomes the current GPU. AcceleratorError if it is not
+    there."""
     if place.type == "cpu":
         return CPU
     if place.type == "meta":
@@ -170,7 +172,8 @@ def kernels_of(place: device) -> Kernels:
 
 
 def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
-    """Copy one whole storage into another of the same size: the one function that every copy between devices passes.
+    """Copy one whole storage into another of the same size: the one function that every copy
+    between devices passes.
 
     Observers (the ledger, budgets) are told afterwards.
     """
@@ -180,7 +183,12 @@ def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
     if copy_observers:
         pinned = getattr(source, "pinned", False) or getattr(target, "pinned", False)
         event = CopyEvent(
-            source.device, target.device, int(host.nbytes), time.perf_counter() - start, blocking, pinned
+            source.device,
+            target.device,
+            int(host.nbytes),
+            time.perf_counter() - start,
+            blocking,
+            pinned,
         )
         for observer in copy_observers:
             observer(event)

@@ -1,6 +1,7 @@
 """The library kernels: what formulas do not express, each by name, with what it computes.
 
-A backend brings a function for each (the CPU: backends/cpu/library.py); ops name them as `Library.matmul`.
+A backend brings a function for each (the CPU: backends/cpu/library.py); ops name them as
+`Library.matmul`.
 """
 
 from __future__ import annotations
@@ -53,8 +54,6 @@ class Library:
     tril = Kernel("matrices with zeros above a diagonal")
     triu = Kernel("matrices with zeros below a diagonal")
     write_view = Kernel("a copy with values written where a strided view of it lies")
-    argmax = Kernel("the index of the greatest along a dim, the first of equal ones")
-    argmin = Kernel("the index of the smallest along a dim, the first of equal ones")
     sort = Kernel("elements in order along a dim, and where they came from")
     topk = Kernel("the k greatest or smallest along a dim, and where they are")
     kthvalue = Kernel("the k-th smallest along a dim, and where it is")

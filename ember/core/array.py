@@ -1,4 +1,5 @@
-"""Arrays on devices: making them, copying them, moving them. `Array` itself is in kernel/array.py."""
+"""Arrays on devices: making them, copying them, moving them. `Array` itself is in
+kernel/array.py."""
 
 from __future__ import annotations
 
@@ -57,13 +58,15 @@ def check_strides(nd: np.ndarray[Any, Any]) -> None:
     check(
         all(s >= 0 for s in nd.strides) or nd.size == 0,
         ValueError,
-        "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
-        "currently supported. (You can probably work around this by making a copy of your array with array.copy().)",
+        "At least one stride in the given numpy array is negative, and tensors with negative "
+        "strides are not currently supported. (You can probably work around this by making a copy "
+        "of your array with array.copy().)",
     )
 
 
 def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
-    """A CPU array over the memory of an ndarray, which it keeps alive. ValueError for negative or odd strides."""
+    """A CPU array over the memory of an ndarray, which it keeps alive. ValueError for negative or
+    odd strides."""
     dtype = dtype or from_numpy_dtype(nd.dtype)
     itemsize = nd.itemsize
     check_strides(nd)
@@ -72,8 +75,8 @@ def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
     check(
         all(s % itemsize == 0 for s in nd.strides),
         ValueError,
-        "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate "
-        "the memory.",
+        "given numpy array strides not a multiple of the element byte size. Copy the numpy array "
+        "to reallocate the memory.",
     )
     strides = tuple(s // itemsize for s in nd.strides)
     extent = 1 + sum((n - 1) * s for n, s in zip(nd.shape, strides, strict=True)) if nd.size else 0
@@ -86,16 +89,19 @@ def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
     check(
         array.spec.device is not META,
         NotImplementedError,
-        "Cannot copy out of meta tensor; no data! A meta tensor has a shape but no elements; make it on a real "
-        "device, or use to_empty() for a module",
+        "Cannot copy out of meta tensor; no data! A meta tensor has a shape but no elements; make "
+        "it on a real device, or use to_empty() for a module",
     )
     if array.spec.device is not CPU:
         array = to_device(array, CPU, blocking=blocking)
     return np.array(array.host(), order="C", copy=True)
 
 
-def to_device(array: Array, device: Device, *, blocking: bool = True, pinned: bool = False) -> Array:
-    """A copy of the elements on another resolved device, dense there with the same order of dims."""
+def to_device(
+    array: Array, device: Device, *, blocking: bool = True, pinned: bool = False
+) -> Array:
+    """A copy of the elements on another resolved device, dense there with the same order of
+    dims."""
     source = array.spec
     check(
         source.device is not META or device is META,

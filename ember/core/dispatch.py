@@ -1,7 +1,8 @@
 """The funnel: the one place that knows of devices, promotion, autocast, recording and overrides.
 
-Every op, whatever its kind, comes here with its bound arguments: `find_device`, `autocast`, `promoted` plan it,
-`finish` wraps and records what ran. Plans are kept by the ops, keyed by the interned specs of the arguments.
+Every op, whatever its kind, comes here with its bound arguments: `find_device`, `autocast`,
+`promoted` plan it, `finish` wraps and records what ran. Plans are kept by the ops, keyed by the
+interned specs of the arguments.
 """
 
 from __future__ import annotations
@@ -44,8 +45,11 @@ modes.on_default_dtype(_forget_plans)
 # devices
 
 
-def find_device(name: str, operands: Sequence[tuple[str, Any]], zero_dim_moves: bool = True) -> Device:
-    """The device of the tensors among named operands; DeviceMismatchError names each one if they differ.
+def find_device(
+    name: str, operands: Sequence[tuple[str, Any]], zero_dim_moves: bool = True
+) -> Device:
+    """The device of the tensors among named operands; DeviceMismatchError names each one if they
+    differ.
 
     A CPU tensor of 0 dims goes along with GPU tensors, like a number.
     """
@@ -60,7 +64,12 @@ def find_device(name: str, operands: Sequence[tuple[str, Any]], zero_dim_moves: 
                 mixed = True
     if not mixed:
         return found or CPU
-    full = [(n, t) for n, v in operands for t in _tensors_of(v) if not (zero_dim_moves and _goes_along(t))]
+    full = [
+        (n, t)
+        for n, v in operands
+        for t in _tensors_of(v)
+        if not (zero_dim_moves and _goes_along(t))
+    ]
     places = {t._array.spec.device for _, t in full}
     if len(places) == 1:
         return places.pop()
@@ -87,11 +96,14 @@ def mismatch(name: str, operands: Sequence[tuple[str, Tensor]]) -> DeviceMismatc
         if tensor._array.spec.device not in places:
             places.append(tensor._array.spec.device)
     target = next((p for p in places if p.type != "cpu"), places[0])
-    who = ", ".join(f"{n} {list(t._array.spec.shape)} is on {t._array.spec.device}" for n, t in operands)
+    who = ", ".join(
+        f"{n} {list(t._array.spec.shape)} is on {t._array.spec.device}" for n, t in operands
+    )
     stray = next(n for n, t in operands if t._array.spec.device is not target)
     return DeviceMismatchError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {places[0]} and {places[1]}! "
-        f"(when checking arguments of {name}: {who}). Move it first, for example {stray} = {stray}.to('{target}')."
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{places[0]} and {places[1]}! (when checking arguments of {name}: {who}). Move it first, "
+        f"for example {stray} = {stray}.to('{target}')."
     )
 
 
@@ -110,7 +122,8 @@ def number_type(value: Any) -> DType:
 
 
 def promoted(values: Iterable[Any]) -> DType:
-    """The common dtype of tensors (with and without dims) and Python numbers, by PyTorch's three categories."""
+    """The common dtype of tensors (with and without dims) and Python numbers, by PyTorch's three
+    categories."""
     dims: DType | None = None
     zero: DType | None = None
     numbers: DType | None = None
@@ -147,7 +160,7 @@ def floated(dtype: DType) -> DType:
 
 def not_implemented(name: str, dtype: DType) -> NotImplementedError:
     """PyTorch's error for a dtype that an op does not take."""
-    return NotImplementedError(f'"{name}" not implemented for \'{dtype.title}\'')
+    return NotImplementedError(f"\"{name}\" not implemented for '{dtype.title}'")
 
 
 # autocast
@@ -193,11 +206,21 @@ def _cast_tree(value: Any, target: DType, kind: str, lower: bool) -> Any:
     if not isinstance(value, Tensor):
         return value
     spec = value._array.spec
-    eligible = spec.dtype.is_floating_point and spec.dtype is not dtypes.float64 and spec.device.type == kind
+    eligible = (
+        spec.dtype.is_floating_point
+        and spec.dtype is not dtypes.float64
+        and spec.device.type == kind
+    )
     if not eligible or spec.dtype is target:
         return value
     cache = modes.state.autocast_cache
-    if not (lower and cache is not None and value._requires_grad and value._grad_fn is None and value._base is None):
+    if not (
+        lower
+        and cache is not None
+        and value._requires_grad
+        and value._grad_fn is None
+        and value._base is None
+    ):
         return _uncast(value, target)
     entry = cache.get((id(value), target))
     if entry is None or entry[0] is not value or entry[1] != value._version:
@@ -233,7 +256,10 @@ def overridden(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
             return result
     if types:
         names = [t.__name__ for t in types]
-        raise TypeError(f"no implementation found for '{getattr(function, '__name__', function)}' on types {names}")
+        raise TypeError(
+            f"no implementation found for '{getattr(function, '__name__', function)}' on types "
+            f"{names}"
+        )
     return NotImplemented
 
 
@@ -304,7 +330,8 @@ def node_type(base: type, name: str) -> Any:
 def edges_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
     """Where gradients of these inputs go; no edge for what is not a differentiable tensor."""
     return tuple(
-        edge_of(t) if isinstance(t, Tensor) and is_differentiable(t._array.spec.dtype) else NO_EDGE for t in tensors
+        edge_of(t) if isinstance(t, Tensor) and is_differentiable(t._array.spec.dtype) else NO_EDGE
+        for t in tensors
     )
 
 
@@ -321,11 +348,14 @@ def unbroadcast(grad: Any, spec: Spec) -> Any:
 
 
 class RuleNode(Node):
-    """A recorded op whose gradient is a rule over tensors: what the rule's parameters name is what it saves."""
+    """A recorded op whose gradient is a rule over tensors: what the rule's parameters name is what
+    it saves."""
 
     __slots__ = ("op", "saved", "specs", "values")
 
-    def __init__(self, op: Any, values: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Tensor]):
+    def __init__(
+        self, op: Any, values: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Tensor]
+    ):
         super().__init__(edges_of(inputs), tuple(o._array.spec for o in outputs))
         self.op = op
         self.specs = [t._array.spec if isinstance(t, Tensor) else None for t in inputs]
@@ -340,9 +370,14 @@ class RuleNode(Node):
                 self.values[name] = _spec_tree(named[name[:-5]])
             else:
                 value = named[name]
-                self.values[name] = [Saved(v) if isinstance(v, Tensor) else v for v in value] if (
-                    isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value)
-                ) else (Saved(value) if isinstance(value, Tensor) else value)
+                self.values[name] = (
+                    [Saved(v) if isinstance(v, Tensor) else v for v in value]
+                    if (
+                        isinstance(value, (tuple, list))
+                        and any(isinstance(v, Tensor) for v in value)
+                    )
+                    else (Saved(value) if isinstance(value, Tensor) else value)
+                )
 
     @staticmethod
     def _save(out: Tensor, index: int) -> Saved:

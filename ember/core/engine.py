@@ -1,4 +1,5 @@
-"""The gradient engine: runs the graph backwards, each node once all its gradients have arrived. No recursion."""
+"""The gradient engine: runs the graph backwards, each node once all its gradients have arrived. No
+recursion."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from ember.core.tensor import Tensor, connected
 from ember.errors import check
 from ember.layout import like_strides
 
-FRESH = 5  # references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
+# references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
+FRESH = 5
 anomaly: list[Any] = [None]  # autograd/anomaly.py: told of each node before and after it runs
 
 
@@ -53,7 +55,8 @@ def run(
 ) -> list[Any]:
     """Send `grads` into the graph at `roots`. With `inputs`, only what leads to them runs.
 
-    Returns the gradients that arrived at `inputs` (None where none did) unless they are accumulated into `.grad`.
+    Returns the gradients that arrived at `inputs` (None where none did) unless they are accumulated
+    into `.grad`.
     """
     task = _Task(retain_graph, create_graph)
     nodes = {node for node, _ in roots if node is not None}
@@ -61,7 +64,9 @@ def run(
     if inputs is not None:
         task.results = [None] * len(inputs)
         if accumulate:
-            task.needed = _leading_to({node for node, _ in inputs}, order) | {node for node, _ in inputs}
+            task.needed = _leading_to({node for node, _ in inputs}, order) | {
+                node for node, _ in inputs
+            }
         else:
             task.captures = {}
             for position, edge in enumerate(inputs):
@@ -85,7 +90,8 @@ def run(
 
 
 def _discover(task: _Task, roots: set[Node]) -> list[Node]:
-    """Count how many gradients each node waits for; every node, users before what they use is not promised."""
+    """Count how many gradients each node waits for; every node, users before what they use is not
+    promised."""
     seen, stack, order = set(roots), list(roots), []
     waiting = task.waiting
     while stack:
@@ -101,7 +107,8 @@ def _discover(task: _Task, roots: set[Node]) -> list[Node]:
 
 
 def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
-    """The nodes from which a target can be reached (targets themselves only if they lead to another)."""
+    """The nodes from which a target can be reached (targets themselves only if they lead to
+    another)."""
     users: dict[Node, list[Node]] = {}
     for node in nodes:
         for target, _ in node.edges:
@@ -122,7 +129,9 @@ def _step(task: _Task, node: Node) -> None:
     if grads is None:
         grads = [None] * len(node.out_specs)
     needed = task.needed is None or node in task.needed
-    captured = [(i, task.captures.get((node, i))) for i in range(len(grads))] if task.captures else []
+    captured = (
+        [(i, task.captures.get((node, i))) for i in range(len(grads))] if task.captures else []
+    )
     if needed or any(position is not None for _, position in captured):
         _tensor_hooks(node, grads)
     for index, position in captured:
@@ -164,7 +173,10 @@ def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
     check(
         len(results) >= len(node.edges),
         RuntimeError,
-        lambda: f"{node.name()} returned an incorrect number of gradients (expected {len(node.edges)}, got {len(results)})",
+        lambda: (
+            f"{node.name()} returned an incorrect number of gradients (expected "
+            f"{len(node.edges)}, got {len(results)})"
+        ),
     )
     for hook in tuple(extra.get("_post_hooks", {}).values()) if extra else ():
         replaced = hook(tuple(results), tuple(grads))
@@ -210,8 +222,10 @@ def _validated(grad: Any, target: Node, index: int, node: Node, position: int) -
         check(
             _expands(wanted.shape, found.shape),
             RuntimeError,
-            lambda: f"Function {node.name()} returned an invalid gradient at index {position} - got "
-            f"{list(found.shape)} but expected shape compatible with {list(wanted.shape)}",
+            lambda: (
+                f"Function {node.name()} returned an invalid gradient at index {position} - got "
+                f"{list(found.shape)} but expected shape compatible with {list(wanted.shape)}"
+            ),
         )
         grad = grad.sum_to_size(wanted.shape)
     if found.dtype is not wanted.dtype:
@@ -220,14 +234,18 @@ def _validated(grad: Any, target: Node, index: int, node: Node, position: int) -
     check(
         found.device is wanted.device,
         RuntimeError,
-        lambda: f"Function {node.name()} returned an invalid gradient at index {position} - expected device "
-        f"{wanted.device} but got {found.device}",
+        lambda: (
+            f"Function {node.name()} returned an invalid gradient at index {position} - expected "
+            f"device {wanted.device} but got {found.device}"
+        ),
     )
     return grad
 
 
 def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape[::-1], to[::-1], strict=False))
+    return len(shape) <= len(to) and all(
+        a in (1, b) for a, b in zip(shape[::-1], to[::-1], strict=False)
+    )
 
 
 def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:

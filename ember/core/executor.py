@@ -1,4 +1,5 @@
-"""Who runs a call. A slot below autograd: forward, backward and optimizer all pass it as one stream of calls."""
+"""Who runs a call. A slot below autograd: forward, backward and optimizer all pass it as one stream
+of calls."""
 
 from __future__ import annotations
 
@@ -26,10 +27,15 @@ def _meta(call: Call) -> Runner:
 
     def run(*operands: Any) -> Any:
         if call.writes:
-            return operands[call.writes[0]] if len(call.writes) == 1 else tuple(operands[p] for p in call.writes)
+            return (
+                operands[call.writes[0]]
+                if len(call.writes) == 1
+                else tuple(operands[p] for p in call.writes)
+            )
         if not specs:
             raise NotImplementedError(
-                f"{call.name}: the shape of its result depends on the data, and a meta tensor has none"
+                f"{call.name}: the shape of its result depends on the data, and a meta tensor has "
+                "none"
             )
         made = tuple(empty(s) for s in specs)
         return made[0] if len(made) == 1 else made

@@ -87,7 +87,8 @@ def _size(n: Any) -> int:
         return int(n.__index__())
     except AttributeError:
         raise TypeError(
-            f"a size must be an int, not {type(n).__name__}: give sizes as separate ints or one tuple"
+            f"a size must be an int, not {type(n).__name__}: give sizes as separate ints or one "
+            "tuple"
         ) from None
 
 
@@ -102,11 +103,17 @@ def number_dtype(value: Any) -> DType:
     return default if category == dtypes.FLOAT else default.to_complex()
 
 
-C_NAMES = {"float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double"}
+C_NAMES = {
+    "float16": "c10::Half",
+    "bfloat16": "c10::BFloat16",
+    "float32": "float",
+    "float64": "double",
+}
 
 
 def fill_value(dtype: DType, value: Any) -> Any:
-    """A number to be stored as `dtype`; RuntimeError if it does not fit (infinities fit every float)."""
+    """A number to be stored as `dtype`; RuntimeError if it does not fit (infinities fit every
+    float)."""
     fits = True
     if isinstance(value, complex) and not dtype.is_complex:
         fits = value.imag == 0
@@ -114,11 +121,15 @@ def fill_value(dtype: DType, value: Any) -> Any:
     elif dtype.category == dtypes.INTEGRAL and not isinstance(value, complex):
         info = np.iinfo(dtype.numpy)
         fits = not isinstance(value, float) or math.isfinite(value)
-        low = -info.max - 1 if info.min == 0 else info.min  # an unsigned type takes negatives round, as C does
+        low = (
+            -info.max - 1 if info.min == 0 else info.min
+        )  # an unsigned type takes negatives round, as C does
         fits = fits and low <= int(value) <= info.max
     elif dtype.is_floating_point and isinstance(value, (int, float)):
         largest = dtypes.finfo(dtype).max
         fits = abs(value) <= largest or math.isinf(value) or math.isnan(value)
     name = C_NAMES.get(dtype.name, dtype.name)
-    check(fits, RuntimeError, f"value cannot be converted to type {name} without overflow: {value!r}")
+    check(
+        fits, RuntimeError, f"value cannot be converted to type {name} without overflow: {value!r}"
+    )
     return value

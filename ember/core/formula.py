@@ -1,5 +1,6 @@
-"""Ops given by a formula: elementwise ops and row programs. The formula is read once per set of static arguments;
-from the reading come the kernel, the result's spec and the derivatives, which are formula ops again."""
+"""Ops given by a formula: elementwise ops and row programs. The formula is read once per set of
+static arguments; from the reading come the kernel, the result's spec and the derivatives, which are
+formula ops again."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from ember import dtypes
 from ember.core import dispatch, executor, modes
 from ember.core.array import full
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
+from ember.core.formula_node import FormulaNode
 from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
@@ -31,14 +33,17 @@ _new = object.__new__
 
 
 class FormulaOp(Op):
-    """An elementwise op. `promote` is a promotion rule, `accepts` the dtypes it computes in, `keeps` parameters that
-    neither promote nor are cast, `literals` numbers that are read into the formula when given for a parameter,
-    `refuse` a check of the operands' dtypes that may raise."""
+    """An elementwise op. `promote` is a promotion rule, `accepts` the dtypes it computes in,
+    `keeps` parameters that neither promote nor are cast, `literals` numbers that are read into the
+    formula when given for a parameter, `refuse` a check of the operands' dtypes that may raise."""
 
     rows = False
     checks: Any = None  # a function of the bound arguments that may raise
     takes_numbers = False  # whether numbers alone are operands too: torch.add(1, 2)
-    seed, output = "g", "result"  # variables for the gradient and the result in derivatives; a derived op has others
+    seed, output = (
+        "g",
+        "result",
+    )  # variables for the gradient and the result in derivatives; a derived op has others
 
     def __init__(
         self,
@@ -65,7 +70,9 @@ class FormulaOp(Op):
     # calling
 
     def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]:  # the short way of exp(x)
+        if (
+            len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]
+        ):  # the short way of exp(x)
             input = args[0]
             if isinstance(input, Tensor):
                 plan = self.plans.get((input._array.spec, *self.unary_tail))
@@ -105,11 +112,19 @@ class FormulaOp(Op):
             value = values[position]
             if isinstance(value, Tensor):
                 operands.append(value._array)
-                record = record or value._requires_grad or (value._base is not None and needs_grad(value))
+                record = (
+                    record
+                    or value._requires_grad
+                    or (value._base is not None and needs_grad(value))
+                )
             else:
                 operands.append(value)
         slot = executor._slot[0]
-        array = plan.runner(*operands) if slot is None else slot.run(plan.call, plan.runner, tuple(operands))
+        array = (
+            plan.runner(*operands)
+            if slot is None
+            else slot.run(plan.call, plan.runner, tuple(operands))
+        )
         out = dispatch.wrapped(array)
         if record and plan.differentiable and modes.state.grad:
             node = self.record(plan, values, out)
@@ -123,7 +138,9 @@ class FormulaOp(Op):
         for value, default, literal in zip(values, self.defaults, self.literals, strict=True):
             if isinstance(value, Tensor):
                 parts.append(value._array.spec)
-            elif isinstance(value, NUMBERS) and not (value == default and type(value) is type(default)):
+            elif isinstance(value, NUMBERS) and not (
+                value == default and type(value) is type(default)
+            ):
                 parts.append((type(value), value) if value in literal else type(value))
             else:
                 parts.append(dispatch.hashable(value))
@@ -136,7 +153,8 @@ class FormulaOp(Op):
     # planning
 
     def with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
-        """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if none has to."""
+        """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if
+        none has to."""
         if self.takes_numbers and not any(isinstance(v, Tensor) for v in values):
             if isinstance(values[0], NUMBERS):
                 return [_number_tensor(values[0]), *values[1:]]
@@ -159,7 +177,9 @@ class FormulaOp(Op):
         static = tuple(None if i in positions else key[i] for i in range(len(key))), positions
         reading = self.readings.get(static)
         if reading is None:
-            arguments = [var(p) if i in positions else values[i] for i, p in enumerate(self.parameters)]
+            arguments = [
+                var(p) if i in positions else values[i] for i, p in enumerate(self.parameters)
+            ]
             count = self.positional
             keywords = dict(zip(self.parameters[count:], arguments[count:], strict=True))
             found = self.function(*arguments[:count], **keywords)
@@ -175,24 +195,37 @@ class FormulaOp(Op):
         operands = [values[i] for i in positions]
         for position, value in enumerate(values):
             check(
-                isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS)) or position >= self.positional,
+                isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS))
+                or position >= self.positional,
                 TypeError,
-                f"{self.name}(): argument '{self.parameters[position]}' (position {position + 1}) must be Tensor, not "
-                f"{type(value).__name__}",
+                f"{self.name}(): argument '{self.parameters[position]}' (position {position + 1}) "
+                f"must be Tensor, not {type(value).__name__}",
             )
         check(
             any(isinstance(o, Tensor) for o in operands),
             TypeError,
-            lambda: f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
-            f"{type(values[0]).__name__}",
+            lambda: (
+                f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
+                f"{type(values[0]).__name__}"
+            ),
         )
         reading = self.read(values, key, positions)
-        promoting = [v for v, i in zip(operands, positions, strict=True) if self.parameters[i] not in reading.keeps]
+        promoting = [
+            v
+            for v, i in zip(operands, positions, strict=True)
+            if self.parameters[i] not in reading.keeps
+        ]
         if self.refuse is not None:
-            self.refuse([o.dtype if isinstance(o, Tensor) else dispatch.number_type(o) for o in operands])
+            self.refuse(
+                [o.dtype if isinstance(o, Tensor) else dispatch.number_type(o) for o in operands]
+            )
         compute, stored = self.promote(dispatch.promoted(promoting))
         if compute not in self.accepts:
-            raise RuntimeError(self.refusal) if self.refusal else dispatch.not_implemented(self.name, compute)
+            raise (
+                RuntimeError(self.refusal)
+                if self.refusal
+                else dispatch.not_implemented(self.name, compute)
+            )
         specs = tuple(o._array.spec if isinstance(o, Tensor) else type(o) for o in operands)
         tensors = [s for s in specs if isinstance(s, Spec)]
         shape = broadcast_shapes(*(s.shape for s in tensors))
@@ -201,7 +234,11 @@ class FormulaOp(Op):
             strides = elementwise_strides(shape, [(s.shape, s.strides) for s in tensors])
             outs = tuple(spec_of(shape, strides, stored, tensors[0].device) for _ in reading.roots)
         else:
-            outs = (spec_of(shape, target.strides, stored, target.device) if shape == target.shape else target,)
+            outs = (
+                spec_of(shape, target.strides, stored, target.device)
+                if shape == target.shape
+                else target,
+            )
         call = MapCall(
             self.name,
             specs,
@@ -221,7 +258,8 @@ class FormulaOp(Op):
     # derivatives
 
     def gradient(self, plan: Plan, name: str) -> tuple[Any, tuple[str, ...]] | None:
-        """The op that computes the gradient by one variable, and the names that it reads besides g."""
+        """The op that computes the gradient by one variable, and the names that it reads besides
+        g."""
         is_complex = plan.compute.is_complex
         known = plan.reading.gradients
         key = (name, is_complex)
@@ -253,10 +291,15 @@ class FormulaOp(Op):
             return None
         if is_complex:
             found = make("conj", found)
-        return substitute(found, lambda node: output if node is root and node.op not in ("var", "const") else None)
+        return substitute(
+            found, lambda node: output if node is root and node.op not in ("var", "const") else None
+        )
 
-    def record(self, plan: Plan, values: Sequence[Any], out: Tensor, old: Tensor | None = None) -> Node | None:
-        """The node of a run; `old` is the value before the write, where the result replaced the first argument."""
+    def record(
+        self, plan: Plan, values: Sequence[Any], out: Tensor, old: Tensor | None = None
+    ) -> Node | None:
+        """The node of a run; `old` is the value before the write, where the result replaced the
+        first argument."""
         mask, bit = 0, 1
         for position in plan.positions:
             value = values[position]
@@ -271,7 +314,9 @@ class FormulaOp(Op):
         if not recipe.any:
             return None
         node: FormulaNode = _new(recipe.kind)
-        node.edges = tuple([edge_of(values[p]) if wanted else NO_EDGE for p, wanted in recipe.edges])
+        node.edges = tuple(
+            [edge_of(values[p]) if wanted else NO_EDGE for p, wanted in recipe.edges]
+        )
         node.out_specs, node.sequence, node.recipe = plan.call.out_specs, next(sequence), recipe
         if made_at[0] is not None:
             node.__dict__["_made_at"] = made_at[0]()
@@ -347,44 +392,18 @@ def _number_tensor(value: Any) -> Tensor:
     return tensor_of(full(contiguous_spec((), dispatch.number_type(value), CPU), value))
 
 
-class FormulaNode(Node):
-    """A recorded formula op: each input's gradient is a formula op of g and what it saved."""
-
-    __slots__ = ("recipe", "saved")
-    recipe: Recipe
-    saved: dict[str, Any]
-
-    def apply(self, grads: list[Any]) -> tuple[Any, ...]:
-        """One derived op for each input that needs a gradient."""
-        g = grads[0]
-        known: dict[str, Any] = {}
-        for name, value in self.saved.items():
-            known[name] = value.unpack(self) if isinstance(value, Saved) else value
-        results: list[Any] = []
-        recipe = self.recipe
-        for rule, spec, (target, _) in zip(recipe.rules, recipe.in_specs, self.edges, strict=True):
-            if rule is None or target is None or spec is None:
-                results.append(None)
-                continue
-            op, names = rule
-            if not names and op.is_identity:
-                found = g
-            else:
-                found = op.run([g, *(known[n] for n in names), *((recipe.axes,) if op.rows else ())])
-            results.append(dispatch.unbroadcast(found, spec))
-        return tuple(results)
-
-    def release(self) -> None:
-        """Forget saved tensors."""
-        for value in self.saved.values():
-            if isinstance(value, Saved):
-                value.release()
-
-
 class DerivedOp(FormulaOp):
-    """The gradient of a formula op by one variable: a formula of g, variables and the result. Derivable again."""
+    """The gradient of a formula op by one variable: a formula of g, variables and the result.
+    Derivable again."""
 
-    def __init__(self, parent: FormulaOp, name: str, expression: Expr, names: tuple[str, ...], keeps: frozenset[str]):
+    def __init__(
+        self,
+        parent: FormulaOp,
+        name: str,
+        expression: Expr,
+        names: tuple[str, ...],
+        keeps: frozenset[str],
+    ):
         self.name = f"{parent.name}_backward_{name}"
         self.__name__ = self.__qualname__ = self.name
         self.__doc__ = f"The gradient of {parent.name} by {name}."
@@ -395,7 +414,13 @@ class DerivedOp(FormulaOp):
         self.defaults = [None] * self.positional
         self.literals = [()] * self.positional
         self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
-        self.writes, self.refusal, self.refuse, self._grad, self.rule_parameters = (), None, None, None, ()
+        self.writes, self.refusal, self.refuse, self._grad, self.rule_parameters = (
+            (),
+            None,
+            None,
+            None,
+            (),
+        )
         self.plans, self.readings = dispatch.new_plan_cache(), {}
         self.unary_defaults = self.unary_tail = ()
         self.is_identity = expression is var(parent.seed)
@@ -419,7 +444,8 @@ class DerivedOp(FormulaOp):
 
 
 class RowOp(FormulaOp):
-    """A row program: a formula with row_sum, row_max ... over the dims given as `dim`; may take `dtype` too."""
+    """A row program: a formula with row_sum, row_max ... over the dims given as `dim`; may take
+    `dtype` too."""
 
     rows = True
 
@@ -442,7 +468,10 @@ class RowOp(FormulaOp):
         static = tuple(None if i in positions else key[i] for i in range(len(key) - 1)), positions
         reading = self.readings.get(static)
         if reading is None:
-            arguments = [var(p) if i in positions else values[i] for i, p in enumerate(self.formula_parameters)]
+            arguments = [
+                var(p) if i in positions else values[i]
+                for i, p in enumerate(self.formula_parameters)
+            ]
             root = as_expr(self.function(*arguments))
             named = dict(zip(self.formula_parameters, arguments, strict=True))
             names = tuple(self.parameters[i] for i in positions)

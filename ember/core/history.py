@@ -1,7 +1,8 @@
 """In-place writes and views: who may be written, and how history follows the memory.
 
-A view remembers its base. A recorded write through a view becomes a write of the base (`CopySlices`), and every
-other view of that base finds its own history again from the base's when it is next used.
+A view remembers its base. A recorded write through a view becomes a write of the base
+(`CopySlices`), and every other view of that base finds its own history again from the base's when
+it is next used.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ember.kernel.array import Array, contiguous_spec
 from ember.layout import Layout, dense_order, may_overlap
 
 INFERENCE_WRITE = (
-    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
-    "tensor before doing inplace update."
+    "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
+    "clone to get a normal tensor before doing inplace update."
 )
 
 
@@ -29,13 +30,14 @@ def requires_grad(tensor: Tensor) -> bool:
 
 
 def check_write(tensor: Tensor) -> None:
-    """RuntimeError unless the tensor may be written in place: no overlapping memory, no leaf that needs gradients."""
+    """RuntimeError unless the tensor may be written in place: no overlapping memory, no leaf that
+    needs gradients."""
     spec = tensor._array.spec
     check(
         spec.contiguous or not may_overlap(spec.shape, spec.strides),
         RuntimeError,
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-        "Please clone() the tensor before performing the operation.",
+        "unsupported operation: more than one element of the written-to tensor refers to a single "
+        "memory location. Please clone() the tensor before performing the operation.",
     )
     if tensor._inference:
         check(modes.state.inference, RuntimeError, INFERENCE_WRITE)
@@ -56,10 +58,11 @@ def _check_history(tensor: Tensor) -> None:
         check(
             source is None or not source._requires_grad,
             RuntimeError,
-            "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
-            "use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the "
-            "view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) "
-            "or both outside (if you want the inplace to be tracked).",
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
+            "can clarify your code by moving both the view and the inplace either both inside the "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "want the inplace to be tracked).",
         )
         return
     check(
@@ -71,14 +74,16 @@ def _check_history(tensor: Tensor) -> None:
     if tensor._view_of_many and requires_grad(tensor):
         name = tensor._grad_fn.name() if tensor._grad_fn is not None else "a multi-view function"
         raise RuntimeError(
-            f"Output {tensor._output_nr} of {name} is a view and is being modified inplace. This view is the output "
-            "of a function that returns multiple views. Such functions do not allow the output views to be modified "
-            "inplace. You should replace the inplace operation by an out-of-place one."
+            f"Output {tensor._output_nr} of {name} is a view and is being modified inplace. This "
+            "view is the output of a function that returns multiple views. Such functions do not "
+            "allow the output views to be modified inplace. You should replace the inplace "
+            "operation by an out-of-place one."
         )
 
 
 def check_overlap(target: Array, source: Array) -> None:
-    """RuntimeError if a source lies partly over the target, as far as PyTorch looks: both dense, not the same view."""
+    """RuntimeError if a source lies partly over the target, as far as PyTorch looks: both dense,
+    not the same view."""
     if target.storage is not source.storage or target is source:
         return
     same = target.offset == source.offset and target.spec.shape == source.spec.shape
@@ -90,8 +95,8 @@ def check_overlap(target: Array, source: Array) -> None:
     check(
         not dense or end <= first or last <= start,
         RuntimeError,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-        "location. Please clone() the tensor before performing the operation.",
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer "
+        "to a single memory location. Please clone() the tensor before performing the operation.",
     )
 
 
@@ -102,7 +107,8 @@ def written(tensor: Tensor) -> None:
 
 
 def rebind(tensor: Tensor, node: Node, self_position: int | None, output_nr: int = 0) -> None:
-    """Give a written tensor its new history; `self_position` is its own place among the node's edges."""
+    """Give a written tensor its new history; `self_position` is its own place among the node's
+    edges."""
     base = tensor._base
     if base is None:
         _set_history(tensor, node, output_nr)
@@ -114,7 +120,8 @@ def rebind(tensor: Tensor, node: Node, self_position: int | None, output_nr: int
 
 
 def _set_history(tensor: Tensor, node: Node, output_nr: int) -> None:
-    """Make a tensor the result of a node; a retained gradient is from now on that of the new value."""
+    """Make a tensor the result of a node; a retained gradient is from now on that of the new
+    value."""
     retained, before = tensor._retains_grad, tensor._grad_fn
     if retained and before is not None:
         before.capture_hooks(tensor._output_nr).pop(-id(tensor), None)
@@ -181,7 +188,8 @@ class BaseView(Node):
 
 
 class CopySlices(Node):
-    """A base written through a view: the inner node sees the gradient of the slice, the rest passes unchanged."""
+    """A base written through a view: the inner node sees the gradient of the slice, the rest passes
+    unchanged."""
 
     def __init__(self, base: Tensor, layout: Layout, inner: Node, self_position: int | None):
         self.inner, self.self_position = inner, self_position

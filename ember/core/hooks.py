@@ -16,8 +16,8 @@ class Hooks(dict[int, Any]):
 class RemovableHandle:
     """Takes a hook away again: by `remove()`, or at the end of a `with` block.
 
-    `hooks_dict` holds the hook under `id`; so do the marks in `extra_dict`, a dict or a list of them. Only weak
-    references are kept, so that a handle keeps nothing alive.
+    `hooks_dict` holds the hook under `id`; so do the marks in `extra_dict`, a dict or a list of
+    them. Only weak references are kept, so that a handle keeps nothing alive.
     """
 
     _ids = itertools.count()

@@ -1,4 +1,5 @@
-"""Library ops: a shape rule in Python, a kernel that each backend brings, and a gradient rule over other ops."""
+"""Library ops: a shape rule in Python, a kernel that each backend brings, and a gradient rule over
+other ops."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from ember.kernel.call import LibraryCall
 
 
 class LibraryOp(Op):
-    """The body gives the result's spec, or a tuple of them, or None where only the data tells; it may raise.
+    """The body gives the result's spec, or a tuple of them, or None where only the data tells; it
+    may raise.
 
     `upcast` computes half precision in float32; False is for kernels that only move data.
     """
@@ -65,7 +67,9 @@ class LibraryOp(Op):
         named = list(zip(self.parameters, values, strict=True))
         device = find_device(self.name, named, zero_dim_moves=False)
         count = self.positional
-        specs = self.function(*values[:count], **dict(zip(self.parameters[count:], values[count:], strict=True)))
+        specs = self.function(
+            *values[:count], **dict(zip(self.parameters[count:], values[count:], strict=True))
+        )
         outs = () if specs is None else specs if isinstance(specs, tuple) else (specs,)
         in_specs = tuple(_spec_tree(v) for v in values)
         call = LibraryCall(self.name, in_specs, outs, kernel=self.kernel.name, upcast=self.upcast)
@@ -90,7 +94,8 @@ def _spec_tree(value: Any) -> Any:
 
 
 def _tensor_list(value: Any) -> list[Any]:
-    """The tensors of an argument, in the order in which a rule returns their gradients (None for an absent one)."""
+    """The tensors of an argument, in the order in which a rule returns their gradients (None for an
+    absent one)."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value):

@@ -1,7 +1,7 @@
 """The modes that change what an op does: gradients, autocast, default dtype, function overrides.
 
-Everything here is per thread, as in PyTorch. `SPECIAL[0]` counts the modes in force that the short path of a small
-op does not know; while it is 0 that path needs to look at nothing else.
+Everything here is per thread, as in PyTorch. `SPECIAL[0]` counts the modes in force that the short
+path of a small op does not know; while it is 0 that path needs to look at nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _on_change: list[Callable[[], None]] = []  # caches that depend on the default d
 class _Modes(threading.local):
     grad = True
     inference = False
-    autocast: dict[str, tuple[bool, DType]] = {}  # noqa: RUF012  replaced, never changed
+    autocast: dict[str, tuple[bool, DType]] = {}
     autocast_stack: tuple[Any, ...] = ()
     autocast_cache: dict[Any, Any] | None = None
     functions: tuple[Any, ...] = ()  # active function-override modes, outermost first
@@ -77,7 +77,9 @@ class _GradMode:
 
 def _decorated(context: Any, function: Any) -> Any:
     if isinstance(function, type):
-        raise TypeError("decorating a class with a grad mode is not supported: decorate its methods")
+        raise TypeError(
+            "decorating a class with a grad mode is not supported: decorate its methods"
+        )
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & 0x20:  # a generator: the mode holds only while it runs
 
@@ -148,7 +150,8 @@ class set_grad_enabled(_GradMode):
 
 
 class inference_mode(_GradMode):
-    """`no_grad` whose results can never be used for gradients; with mode=False, ordinary operation."""
+    """`no_grad` whose results can never be used for gradients; with mode=False, ordinary
+    operation."""
 
     def __new__(cls, mode: Any = True) -> Any:
         self = object.__new__(cls)
@@ -182,7 +185,8 @@ def get_default_dtype() -> DType:
 
 
 def set_default_dtype(d: DType) -> None:
-    """Make `d` (a floating-point dtype) the default; complex numbers follow it. TypeError for others."""
+    """Make `d` (a floating-point dtype) the default; complex numbers follow it. TypeError for
+    others."""
     check(isinstance(d, DType), TypeError, f"invalid dtype object: {d!r} is not a torch.dtype")
     check(
         d in (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64),
@@ -207,7 +211,8 @@ def get_default_device() -> Any:
 __all__ = ["default_device", "set_default_device"]
 
 
-# autocast: a block says for one device type whether and to what ops are cast; ops look in core/dispatch.py
+# autocast: a block says for one device type whether and to what ops are cast; ops look in
+# core/dispatch.py
 
 AUTOCAST_DEFAULTS = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16}
 _autocast_dtype = dict(AUTOCAST_DEFAULTS)
@@ -215,10 +220,14 @@ _autocast_dtype = dict(AUTOCAST_DEFAULTS)
 
 def autocast_state(device_type: str) -> tuple[bool, DType]:
     """(enabled, dtype) for a device type in this thread."""
-    return state.autocast.get(device_type, (False, _autocast_dtype.get(device_type, dtypes.float16)))
+    return state.autocast.get(
+        device_type, (False, _autocast_dtype.get(device_type, dtypes.float16))
+    )
 
 
-def push_autocast(device_type: str, enabled: bool, dtype: DType, cache_enabled: bool = True) -> None:
+def push_autocast(
+    device_type: str, enabled: bool, dtype: DType, cache_enabled: bool = True
+) -> None:
     """Enter an autocast block."""
     state.autocast_stack = (*state.autocast_stack, (state.autocast, state.autocast_cache))
     state.autocast = {**state.autocast, device_type: (enabled, dtype)}

@@ -56,7 +56,8 @@ class Node:
         return found
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces the grad_inputs."""
+        """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces the
+        grad_inputs."""
         return hook_into(self.__dict__.setdefault("_post_hooks", Hooks()), hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
@@ -79,7 +80,9 @@ class AccumulateGrad(Node):
 
     def __init__(self, variable: Any):
         super().__init__((), (variable._array.spec,))
-        self._leaf = weakref.ref(variable)  # the leaf owns this node; nobody can see the .grad of one that died
+        self._leaf = weakref.ref(
+            variable
+        )  # the leaf owns this node; nobody can see the .grad of one that died
         self.sequence = 1 << 62  # always first: leaves are ready as soon as their gradients are
 
     @property
@@ -105,11 +108,14 @@ def edge_of(tensor: Any) -> Edge:
     return (leaf_node(tensor), 0) if tensor._requires_grad else NO_EDGE
 
 
-_refresh: list[Callable[[Any], None]] = [lambda tensor: None]  # history.py: views whose base was written
+_refresh: list[Callable[[Any], None]] = [
+    lambda tensor: None
+]  # history.py: views whose base was written
 
 
 class Saved:
-    """A tensor kept for backward, with the version it had. Outputs are kept without a cycle through their node."""
+    """A tensor kept for backward, with the version it had. Outputs are kept without a cycle through
+    their node."""
 
     __slots__ = ("array", "hooks", "is_output", "leaf", "node", "output_nr", "packed", "version")
 
@@ -117,15 +123,18 @@ class Saved:
         check(
             not tensor._inference,
             RuntimeError,
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and "
-            "use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.",
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+            "inference mode in computation tracked by autograd. To work around this, you can make "
+            "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+            "instead of `torch.inference_mode()`.",
         )
         self.array: Array | None = tensor._array
         self.version, self.is_output = tensor._array.storage.version, is_output
         self.node, self.output_nr, self.leaf = None, 0, None
         self.hooks = modes.state.saved_hooks[-1] if modes.state.saved_hooks else None
-        if not is_output and (tensor._requires_grad or (tensor._base is not None and tensor.requires_grad)):
+        if not is_output and (
+            tensor._requires_grad or (tensor._base is not None and tensor.requires_grad)
+        ):
             self.node, self.output_nr = edge_of(tensor)
             self.leaf = tensor if tensor._grad_fn is None else None
         if self.hooks is not None:
@@ -134,17 +143,19 @@ class Saved:
                 self.array = None
 
     def unpack(self, owner: Node) -> Any:
-        """The tensor again, connected to the graph; RuntimeError if it was written since or the graph was freed."""
+        """The tensor again, connected to the graph; RuntimeError if it was written since or the
+        graph was freed."""
         if self.hooks is not None:
             return self._reconnect(self.hooks[1](self.packed)._array, owner)
         array = self.array
         check(
             array is not None,
             RuntimeError,
-            "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-            "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-            "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
-            "if you need to access saved tensors after calling backward.",
+            "Trying to backward through the graph a second time (or directly access saved tensors "
+            "after they have already been freed). Saved intermediate values of the graph are "
+            "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you "
+            "need to backward through the graph a second time or if you need to access saved "
+            "tensors after calling backward.",
         )
         assert array is not None
         if array.storage.version != self.version:
@@ -153,12 +164,15 @@ class Saved:
 
     def _complain(self, array: Array, owner: Node) -> None:
         source = owner if self.is_output else self.node
-        origin = f", which is output {self.output_nr} of {source.name()}," if source is not None else ""
+        origin = (
+            f", which is output {self.output_nr} of {source.name()}," if source is not None else ""
+        )
         raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            f"[{type_name(array.spec)} {list(array.shape)}]{origin} is at version {array.storage.version}; expected "
-            f"version {self.version} instead. Hint: the value was needed by {owner.name()}; use the out-of-place form "
-            "of the op that changed it, or clone() first, or enable anomaly detection with "
+            "one of the variables needed for gradient computation has been modified by an inplace "
+            f"operation: [{type_name(array.spec)} {list(array.shape)}]{origin} is at version "
+            f"{array.storage.version}; expected version {self.version} instead. Hint: the value "
+            f"was needed by {owner.name()}; use the out-of-place form of the op that changed it, "
+            "or clone() first, or enable anomaly detection with "
             "torch.autograd.set_detect_anomaly(True)."
         )
 

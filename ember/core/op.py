@@ -1,4 +1,5 @@
-"""`Op`: what all kinds of ops share: a name, a bound signature, the overrides, and being a method of Tensor."""
+"""`Op`: what all kinds of ops share: a name, a bound signature, the overrides, and being a method
+of Tensor."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ class Op:
         count, keyword_only = code.co_argcount, code.co_kwonlyargcount
         self.function = function
         self.__name__ = self.name = function.__name__.rstrip("_") or function.__name__
-        self.__qualname__, self.__doc__, self.__module__ = self.name, function.__doc__, function.__module__
+        self.__qualname__, self.__doc__, self.__module__ = (
+            self.name,
+            function.__doc__,
+            function.__module__,
+        )
         self.parameters: tuple[str, ...] = code.co_varnames[: count + keyword_only]
         self.positional = count
         defaults = function.__defaults__ or ()
@@ -47,11 +52,12 @@ class Op:
         self.rule_parameters = rule.__code__.co_varnames[: rule.__code__.co_argcount]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments in the order of the parameters, defaults filled in; TypeErrors as Python's."""
+        """The arguments in the order of the parameters, defaults filled in; TypeErrors as
+        Python's."""
         if len(args) > self.positional:
             raise TypeError(
-                f"{self.name}() takes {self.positional} positional arguments but {len(args)} were given: "
-                f"({', '.join(self.parameters)})"
+                f"{self.name}() takes {self.positional} positional arguments but {len(args)} were "
+                f"given: ({', '.join(self.parameters)})"
             )
         if not kwargs and len(args) == len(self.parameters):
             return list(args)
@@ -63,7 +69,9 @@ class Op:
             values[position] = value
         missing = [p for p, v in zip(self.parameters, values, strict=True) if v is REQUIRED]
         if missing:
-            raise TypeError(f"{self.name}() missing {len(missing)} required argument(s): {', '.join(missing)}")
+            raise TypeError(
+                f"{self.name}() missing {len(missing)} required argument(s): {', '.join(missing)}"
+            )
         return values
 
     def _position(self, name: str) -> int:
@@ -72,7 +80,9 @@ class Op:
             if candidate in self.parameters:
                 return self.parameters.index(candidate)
         known = ", ".join(self.parameters)
-        raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}' (it has: {known})")
+        raise TypeError(
+            f"{self.name}() got an unexpected keyword argument '{name}' (it has: {known})"
+        )
 
     def overridden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What a `__torch_function__` makes of the call, or NotImplemented."""

@@ -17,14 +17,16 @@ from ember.kernel.array import Spec
 
 
 def store(name: str, out: Tensor, compute: Callable[[], Any], values: Sequence[Any]) -> Tensor:
-    """`compute()` stored in `out`. RuntimeError where gradients would be lost or the dtype cannot hold the result."""
+    """`compute()` stored in `out`. RuntimeError where gradients would be lost or the dtype cannot
+    hold the result."""
     check_out(name, out, values)
     with modes.no_grad():
         return put(out, compute())
 
 
 def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
-    """TypeError for what is not a tensor, RuntimeError where a gradient would get lost or memory overlaps."""
+    """TypeError for what is not a tensor, RuntimeError where a gradient would get lost or memory
+    overlaps."""
     check(
         isinstance(out, Tensor),
         TypeError,
@@ -38,8 +40,8 @@ def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
         check(
             not any(needs_grad(t) for t in involved),
             RuntimeError,
-            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-            "arguments requires grad.",
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad.",
         )
 
 
@@ -54,7 +56,8 @@ def put(out: Tensor, result: Tensor) -> Tensor:
     check(
         dtypes.can_cast(spec.dtype, own.dtype),
         RuntimeError,
-        f"result type {spec.dtype.title} can't be cast to the desired output type {own.dtype.title}",
+        f"result type {spec.dtype.title} can't be cast to the desired output type "
+        f"{own.dtype.title}",
     )
     fit(out, spec)
     check_write(out)
@@ -70,10 +73,11 @@ def fit(out: Tensor, spec: Spec) -> None:
         return
     if own.numel:
         warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(own.shape)}, which does not "
-            f"match the required output shape {list(spec.shape)}. This behavior is deprecated, and in a future "
-            "PyTorch release outputs will not be resized unless they have zero elements. You can explicitly reuse an "
-            "out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            "An output with one or more elements was resized since it had shape "
+            f"{list(own.shape)}, which does not match the required output shape "
+            f"{list(spec.shape)}. This behavior is deprecated, and in a future PyTorch release "
+            "outputs will not be resized unless they have zero elements. You can explicitly reuse "
+            "an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
             UserWarning,
             stacklevel=5,
         )
@@ -81,7 +85,8 @@ def fit(out: Tensor, spec: Spec) -> None:
 
 
 def resize(tensor: Tensor, shape: tuple[int, ...]) -> None:
-    """Give a tensor another shape, row-major, in its own storage if that is large enough, else in a larger one."""
+    """Give a tensor another shape, row-major, in its own storage if that is large enough, else in a
+    larger one."""
     array = tensor._array
     spec = array.spec.with_shape(shape)
     if (array.offset + spec.numel) * spec.dtype.itemsize <= array.storage.nbytes:
@@ -104,7 +109,8 @@ def check_result(target: Tensor, result: Tensor) -> None:
     check(
         dtypes.can_cast(spec.dtype, own.dtype),
         RuntimeError,
-        f"result type {spec.dtype.title} can't be cast to the desired output type {own.dtype.title}",
+        f"result type {spec.dtype.title} can't be cast to the desired output type "
+        f"{own.dtype.title}",
     )
     check(
         spec.shape == own.shape,

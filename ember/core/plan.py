@@ -1,4 +1,5 @@
-"""What a formula op keeps between calls: promotion rules, readings of its formula, plans, recipes for recording."""
+"""What a formula op keeps between calls: promotion rules, readings of its formula, plans, recipes
+for recording."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ class Reading:
     __slots__ = ("arguments", "gradients", "keeps", "names", "roots")
 
     def __init__(
-        self, roots: tuple[Expr, ...], names: tuple[str, ...], keeps: frozenset[str], arguments: dict[str, Any]
+        self,
+        roots: tuple[Expr, ...],
+        names: tuple[str, ...],
+        keeps: frozenset[str],
+        arguments: dict[str, Any],
     ):
         self.roots, self.names, self.keeps, self.arguments = roots, names, keeps, arguments
         self.gradients: dict[Any, Any] = {}
@@ -53,7 +58,9 @@ class Recipe(NamedTuple):
     kind: Any  # the node's class
     any: bool
     rules: tuple[Any, ...]  # for each operand (derived op, names that it reads) or None
-    edges: tuple[tuple[int, bool], ...]  # for each operand its position, and whether a gradient goes there
+    edges: tuple[
+        tuple[int, bool], ...
+    ]  # for each operand its position, and whether a gradient goes there
     saves: tuple[tuple[str, int], ...]
     saves_result: bool
     in_specs: tuple[Spec | None, ...]
@@ -64,12 +71,24 @@ NOTHING: dict[str, Any] = {}
 
 
 class Plan:
-    """How an op runs for one set of specs: the call, its runner, and which arguments are operands."""
+    """How an op runs for one set of specs: the call, its runner, and which arguments are
+    operands."""
 
-    __slots__ = ("axes", "call", "compute", "differentiable", "positions", "reading", "recipes", "runner")
+    __slots__ = (
+        "axes",
+        "call",
+        "compute",
+        "differentiable",
+        "positions",
+        "reading",
+        "recipes",
+        "runner",
+    )
 
     def __init__(self, call: MapCall, runner: Any, positions: tuple[int, ...], reading: Reading):
         self.call, self.runner, self.positions, self.reading = call, runner, positions, reading
         self.compute, self.axes = call.compute, call.axes
         self.recipes: dict[int, Recipe] = {}
-        self.differentiable = len(call.out_specs) == 1 and dispatch.is_differentiable(call.out_specs[0].dtype)
+        self.differentiable = len(call.out_specs) == 1 and dispatch.is_differentiable(
+            call.out_specs[0].dtype
+        )

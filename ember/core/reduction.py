@@ -1,4 +1,5 @@
-"""Reductions: an associative combination of elements over some dims, every kernel and shape rule from one formula."""
+"""Reductions: an associative combination of elements over some dims, every kernel and shape rule
+from one formula."""
 
 from __future__ import annotations
 
@@ -35,8 +36,9 @@ def truth(dtype: DType) -> DType:
 
 
 class ReductionOp(Op):
-    """Combines the elements over `dim` (all dims by default). `zero` is the result for none, or None if there is
-    none (then empty dims are an error); `promote` gives the dtype of accumulation and result."""
+    """Combines the elements over `dim` (all dims by default). `zero` is the result for none, or
+    None if there is none (then empty dims are an error); `promote` gives the dtype of accumulation
+    and result."""
 
     def __init__(
         self,
@@ -50,7 +52,9 @@ class ReductionOp(Op):
         super().__init__(function)
         combined = function(var("a"), var("b"))
         self.combine, self.zero, self.promote, self.accepts = combined.op, zero, promote, accepts
-        self.parameters = ("input", "dim", "keepdim", "dtype") if takes_dtype else ("input", "dim", "keepdim")
+        self.parameters = (
+            ("input", "dim", "keepdim", "dtype") if takes_dtype else ("input", "dim", "keepdim")
+        )
         self.positional = 3
         self.defaults = [self.defaults[0], None, False, None][: len(self.parameters)]
         self.takes_dtype = takes_dtype
@@ -86,7 +90,11 @@ class ReductionOp(Op):
         slot = executor._slot[0]
         array = runner(tensor._array) if slot is None else slot.run(call, runner, (tensor._array,))
         out = dispatch.wrapped(array)
-        if modes.state.grad and dispatch.needs_grad(tensor) and dispatch.is_differentiable(call.out_specs[0].dtype):
+        if (
+            modes.state.grad
+            and dispatch.needs_grad(tensor)
+            and dispatch.is_differentiable(call.out_specs[0].dtype)
+        ):
             node = dispatch.node_type(ReductionNode, self.name)(
                 self, [tensor, dims, bool(keepdim), None][: len(self.parameters)], [tensor], [out]
             )
@@ -108,8 +116,8 @@ class ReductionOp(Op):
                 IndexError if dim is not None and dim != () else RuntimeError,
                 f"{self.name}(): Expected reduction dim {empty} to have non-zero size."
                 if dim is not None
-                else f"{self.name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
-                "reduction dim with the 'dim' argument.",
+                else f"{self.name}(): Expected reduction dim to be specified for input.numel() == "
+                "0. Specify the reduction dim with the 'dim' argument.",
             )
         stored = dtype or self.promote(spec.dtype)
         shape = reduced_shape(spec.shape, dims, keepdim)

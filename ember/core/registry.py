@@ -1,4 +1,5 @@
-"""The decorators that declare ops, and the registry of names that they fill: the public surface is read from here."""
+"""The decorators that declare ops, and the registry of names that they fill: the public surface is
+read from here."""
 
 from __future__ import annotations
 
@@ -26,7 +27,13 @@ OPS: dict[str, Any] = {}  # every declared op by its own name, public or not
 
 
 def _publish(name: str, function: Any, export: int) -> None:
-    for flag, space in ((FUNCTION, "torch"), (F, "nn.functional"), (LINALG, "linalg"), (FFT, "fft"), (SPECIAL, "special")):
+    for flag, space in (
+        (FUNCTION, "torch"),
+        (F, "nn.functional"),
+        (LINALG, "linalg"),
+        (FFT, "fft"),
+        (SPECIAL, "special"),
+    ):
         if export & flag:
             NAMESPACES[space][name] = function
     if export & METHOD:
@@ -58,7 +65,8 @@ def _register(op: Any, function: Any, export: int, names: tuple[str, ...], own: 
 
 
 def inplace_form(op: Any) -> Any:
-    """`x.op_(...)`: a formula is computed into its first argument; anything else is computed and copied in."""
+    """`x.op_(...)`: a formula is computed into its first argument; anything else is computed and
+    copied in."""
     if isinstance(op, FormulaOp):
 
         def written(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,8 +91,11 @@ def copy_result(target: Any, result: Any) -> Any:
     return target.copy_(result)
 
 
-def elementwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], FormulaOp]:
-    """Declare an elementwise op by its formula. See FormulaOp for the options; `names` are aliases."""
+def elementwise(
+    export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any
+) -> Callable[[Any], FormulaOp]:
+    """Declare an elementwise op by its formula. See FormulaOp for the options; `names` are
+    aliases."""
 
     def declare(function: Any) -> FormulaOp:
         op: FormulaOp = _register(FormulaOp(function, **options), function, export, names, name)
@@ -93,7 +104,9 @@ def elementwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **
     return declare
 
 
-def rowwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], RowOp]:
+def rowwise(
+    export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any
+) -> Callable[[Any], RowOp]:
     """Declare a row program; `dim` is added to its parameters."""
 
     def declare(function: Any) -> RowOp:
@@ -103,8 +116,11 @@ def rowwise(export: int = 0, names: tuple[str, ...] = (), name: str = "", **opti
     return declare
 
 
-def reduction(export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any) -> Callable[[Any], ReductionOp]:
-    """Declare a reduction by the combination of two elements; `dim`, `keepdim` (and `dtype`) are added."""
+def reduction(
+    export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any
+) -> Callable[[Any], ReductionOp]:
+    """Declare a reduction by the combination of two elements; `dim`, `keepdim` (and `dtype`) are
+    added."""
 
     def declare(function: Any) -> ReductionOp:
         op: ReductionOp = _register(ReductionOp(function, **options), function, export, names, name)
@@ -114,12 +130,19 @@ def reduction(export: int = 0, names: tuple[str, ...] = (), name: str = "", **op
 
 
 def library_op(
-    kernel: LibraryKernel, export: int = 0, names: tuple[str, ...] = (), name: str = "", **options: Any
+    kernel: LibraryKernel,
+    export: int = 0,
+    names: tuple[str, ...] = (),
+    name: str = "",
+    **options: Any,
 ) -> Callable[[Any], LibraryOp]:
-    """Declare a library op: the body is its shape rule, `kernel` the name of what backends bring."""
+    """Declare a library op: the body is its shape rule, `kernel` the name of what backends
+    bring."""
 
     def declare(function: Any) -> LibraryOp:
-        op: LibraryOp = _register(LibraryOp(function, kernel, **options), function, export, names, name)
+        op: LibraryOp = _register(
+            LibraryOp(function, kernel, **options), function, export, names, name
+        )
         return op
 
     return declare

@@ -1,4 +1,5 @@
-"""`Tensor`: an array with gradients and PyTorch's face. It holds no ops: ops/ installs them from above."""
+"""`Tensor`: an array with gradients and PyTorch's face. It holds no ops: ops/ installs them from
+above."""
 
 from __future__ import annotations
 
@@ -11,21 +12,19 @@ import numpy as np
 
 from ember.core import modes
 from ember.core.array import from_host
+from ember.core.facts import ArrayFacts, address, is_same_layout
 from ember.core.hooks import Hooks, RemovableHandle, hook_into
 from ember.core.node import AccumulateGrad, Node, edge_of, leaf_node, type_name
 from ember.core.node import _connected as _node_connected
 from ember.core.node import _detached as _node_detached
-from ember.device import META
-from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Array, Spec
-from ember.layout import Size, is_contiguous
 
 _new = object.__new__
 
 
-class Tensor:
+class Tensor(ArrayFacts):
     """A multi-dimensional array of one dtype on one device, with its gradient.
 
     `Tensor(2, 3)` is the legacy constructor: uninitialised, of the default dtype, on the CPU.
@@ -36,17 +35,17 @@ class Tensor:
     """
 
     # Defaults live in the class, so that making a tensor sets one attribute.
-    _array: Array
     _requires_grad = False
     _grad_fn: Node | None = None
     _output_nr = 0
     _grad: Tensor | None = None
-    _base: Tensor | None = None  # the tensor whose memory this views, with what history.py needs below
+    _base: Tensor | None = (
+        None  # the tensor whose memory this views, with what history.py needs below
+    )
     _view_history = 0
     _history = 0
     _view_of_many = False
     _made_without_grad = False
-    _inference = False
     _silent_writes = False  # made by .data: its writes do not count for saved tensors
     _backward_hooks: Any = None
     _retains_grad = False
@@ -62,141 +61,6 @@ class Tensor:
         if "__torch_function__" in cls.__dict__ and not getattr(cls, "_plain_function", False):
             modes.SPECIAL[0] += 1  # from now on ops look for overrides
 
-    # what it is
-
-    @property
-    def spec(self) -> Spec:
-        """Shape, strides, dtype and device together."""
-        return self._array.spec
-
-    @property
-    def shape(self) -> Size:
-        """The sizes of the dims."""
-        return Size(self._array.spec.shape)
-
-    @property
-    def dtype(self) -> DType:
-        """The type of the elements."""
-        return self._array.spec.dtype
-
-    @property
-    def device(self) -> Device:
-        """Where the elements are."""
-        return self._array.spec.device
-
-    @property
-    def ndim(self) -> int:
-        """The number of dims."""
-        return self._array.spec.ndim
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the tensor is on a GPU."""
-        return self._array.spec.device.type == "cuda"
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether the tensor is on the CPU."""
-        return self._array.spec.device.type == "cpu"
-
-    @property
-    def is_meta(self) -> bool:
-        """Whether the tensor has a shape and no elements."""
-        return self._array.spec.device is META
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return int(self._array.spec.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self._array.spec.nbytes
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dim."""
-        shape = self.shape
-        if dim is None:
-            return shape
-        check(
-            -len(shape) <= dim < len(shape),
-            IndexError,
-            lambda: f"Dimension out of range (expected to be in range of [{-len(shape)}, {len(shape) - 1}], but got {dim})"
-            if shape
-            else "Dimension specified as 0 but tensor has no dimensions",
-        )
-        return shape[dim]
-
-    def stride(self, dim: int | None = None) -> Any:
-        """The strides in elements, or that of one dim."""
-        strides = self._array.spec.strides
-        if dim is None:
-            return strides
-        check(
-            -len(strides) <= dim < len(strides),
-            IndexError,
-            lambda: f"Dimension out of range (expected to be in range of [{-len(strides)}, {len(strides) - 1}], but got {dim})",
-        )
-        return strides[dim]
-
-    def storage_offset(self) -> int:
-        """The place of the first element in the storage, in elements."""
-        return self._array.offset
-
-    def dim(self) -> int:
-        """The number of dims."""
-        return self._array.spec.ndim
-
-    ndimension = dim
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return self._array.spec.numel
-
-    nelement = numel
-
-    def element_size(self) -> int:
-        """Bytes of an element."""
-        return int(self._array.spec.dtype.itemsize)
-
-    def get_device(self) -> int:
-        """The index of the GPU; -1 on the CPU."""
-        index = self._array.spec.device.index
-        return -1 if index is None else index
-
-    def is_floating_point(self) -> bool:
-        """Whether the dtype is a real floating-point one."""
-        return self._array.spec.dtype.is_floating_point
-
-    def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
-        return self._array.spec.dtype.is_complex
-
-    def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
-        return self._array.spec.dtype.is_signed
-
-    def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode."""
-        return self._inference
-
-    def is_set_to(self, tensor: Tensor) -> bool:
-        """Whether both are the same view of the same storage."""
-        a, b = self._array, tensor._array
-        return a.storage is b.storage and a.offset == b.offset and a.spec is b.spec
-
-    def __len__(self) -> int:
-        shape = self._array.spec.shape
-        check(shape, TypeError, "len() of a 0-d tensor")
-        return shape[0]
-
-    def __bool__(self) -> bool:
-        return bool(self.item())  # type: ignore[attr-defined]
-
-    def __hash__(self) -> int:
-        return id(self)
-
     # gradients
 
     @property
@@ -211,14 +75,16 @@ class Tensor:
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """Set `requires_grad` of a leaf, and return it. RuntimeError for integers, and for False on a non-leaf."""
+        """Set `requires_grad` of a leaf, and return it. RuntimeError for integers, and for False on
+        a non-leaf."""
         if requires_grad == self._requires_grad and self._grad_fn is None:
             return self
         check(
             self._grad_fn is None or requires_grad,
             RuntimeError,
-            "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
-            "subgraph that doesn't require differentiation use var_no_grad = var.detach().",
+            "you can only change requires_grad flags of leaf variables. If you want to use a "
+            "computed variable in a subgraph that doesn't require differentiation use var_no_grad "
+            "= var.detach().",
         )
         check_differentiable(self._array.spec, requires_grad)
         check(
@@ -251,9 +117,10 @@ class Tensor:
         """What backward has added up for this tensor."""
         if self._grad is None and self._grad_fn is not None and not self._retains_grad:
             warnings.warn(
-                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
-                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
-                "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(). If you indeed "
+                "want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() "
+                "on the non-leaf Tensor.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -265,7 +132,8 @@ class Tensor:
             check(
                 isinstance(value, Tensor),
                 TypeError,
-                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}",
+                "assigned grad expected to be a Tensor or None but got grad of type "
+                f"{type(value).__name__}",
             )
             check(value is not self, RuntimeError, "can't assign Variable as its own grad")
             check_assigned_grad(self._array.spec, value._array.spec)
@@ -282,7 +150,11 @@ class Tensor:
 
     def retain_grad(self) -> None:
         """Let a non-leaf keep its gradient in `.grad`."""
-        check(self.requires_grad, RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
+        check(
+            self.requires_grad,
+            RuntimeError,
+            "can't retain_grad on Tensor that has requires_grad=False",
+        )
         if self._grad_fn is None or self._retains_grad:
             return
         node, index = edge_of(self)
@@ -290,9 +162,12 @@ class Tensor:
         node.capture_hooks(index)[-id(self)] = _Retain(self)
 
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad)` when the gradient of this tensor is known; what it returns replaces it."""
+        """Call `hook(grad)` when the gradient of this tensor is known; what it returns replaces
+        it."""
         check(
-            self.requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+            self.requires_grad,
+            RuntimeError,
+            "cannot register a hook on a tensor that doesn't require gradient",
         )
         if self._grad_fn is None:
             if self._backward_hooks is None:
@@ -304,7 +179,9 @@ class Tensor:
     def register_post_accumulate_grad_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(param)` after backward has added to the `.grad` of this leaf."""
         check(
-            self.requires_grad, RuntimeError, "cannot register a hook on a tensor that doesn't require gradient"
+            self.requires_grad,
+            RuntimeError,
+            "cannot register a hook on a tensor that doesn't require gradient",
         )
         check(
             self._grad_fn is None,
@@ -357,23 +234,6 @@ class Tensor:
         """Whether this is a view whose history follows its base's."""
         return self._base is not None
 
-    # memory
-
-    def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether elements lie in row-major order (or that of `memory_format`) without gaps."""
-        spec = self._array.spec
-        if memory_format is not None and getattr(memory_format, "strides_of", None) is not None:
-            wanted = memory_format.strides_of(spec.shape)
-            return wanted is not None and is_same_layout(spec.shape, spec.strides, wanted)
-        return is_contiguous(spec.shape, spec.strides)
-
-    def data_ptr(self) -> int:
-        """The address of the first element (a simulated GPU has addresses of its own)."""
-        array = self._array
-        if array.spec.device is META or array.spec.numel == 0:
-            return 0
-        return address(array)
-
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The legacy type name; with an argument, the tensor as that dtype or legacy type."""
         if dtype is None:
@@ -383,18 +243,6 @@ class Tensor:
 
 legacy_constructor: list[Callable[..., Any]] = []  # ops/legacy.py
 legacy_cast: list[Callable[..., Any]] = []
-
-
-def is_same_layout(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether strides agree wherever they matter."""
-    return 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
-
-
-def address(array: Array) -> int:
-    """The address of an array's first element."""
-    lease = getattr(array.storage, "lease", None)
-    start = lease.address if lease is not None else array.storage.bytes().ctypes.data
-    return int(start + array.offset * array.spec.dtype.itemsize)
 
 
 def check_differentiable(spec: Spec, requires_grad: bool) -> None:
@@ -411,18 +259,20 @@ def check_assigned_grad(own: Spec, grad: Spec) -> None:
     check(
         own.dtype is grad.dtype,
         RuntimeError,
-        f"attempting to assign a gradient with dtype '{grad.dtype.title}' to a tensor with dtype '{own.dtype.title}'",
+        f"attempting to assign a gradient with dtype '{grad.dtype.title}' to a tensor with dtype "
+        f"'{own.dtype.title}'",
     )
     check(
         own.device is grad.device,
         RuntimeError,
-        f"attempting to assign a gradient located on device with index '{grad.device}' to a tensor located on device "
-        f"with index '{own.device}': move it with .to('{own.device}')",
+        f"attempting to assign a gradient located on device with index '{grad.device}' to a "
+        f"tensor located on device with index '{own.device}': move it with .to('{own.device}')",
     )
     check(
         own.shape == grad.shape,
         RuntimeError,
-        f"assigned grad has data of a different size: {list(grad.shape)} for a tensor of {list(own.shape)}",
+        f"assigned grad has data of a different size: {list(grad.shape)} for a tensor of "
+        f"{list(own.shape)}",
     )
 
 
@@ -436,7 +286,8 @@ class _Retain:
         tensor = self.tensor()
         if tensor is not None:
             known = tensor._grad
-            tensor._grad = _plain(grad._array) if known is None else known + grad  # type: ignore[operator]
+            # type: ignore[operator]
+            tensor._grad = _plain(grad._array) if known is None else known + grad
 
 
 def _plain(array: Array) -> Tensor:
@@ -481,4 +332,13 @@ def item_of(tensor: Any) -> Any:
     return tensor.item()
 
 
-__all__ = ["Tensor", "connected", "from_ndarray", "item_of", "leaf_node", "tensor_of"]
+__all__ = [
+    "Tensor",
+    "address",
+    "connected",
+    "from_ndarray",
+    "is_same_layout",
+    "item_of",
+    "leaf_node",
+    "tensor_of",
+]

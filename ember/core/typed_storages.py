@@ -107,7 +107,7 @@ class TypedStorage(metaclass=_LegacyType):
 
     def element_size(self) -> int:
         """The bytes of an element."""
-        return self.dtype.itemsize
+        return int(self.dtype.itemsize)
 
     def size(self) -> int:
         """The number of elements."""
@@ -264,7 +264,9 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
 
 def typed_storage(self: Tensor) -> TypedStorage:
     """The memory that the tensor views, as elements of its dtype."""
-    return TypedStorage(wrap_storage=storage_face(self._array.storage), dtype=self.dtype)
+    return TypedStorage(
+        wrap_storage=storage_face(self._array.storage), dtype=self._array.spec.dtype
+    )
 
 
 def storage(self: Tensor) -> TypedStorage:
@@ -275,7 +277,7 @@ def storage(self: Tensor) -> TypedStorage:
 
 def storage_type(self: Tensor) -> Any:
     """The legacy class of the tensor's storage: `torch.FloatStorage` ..."""
-    return LEGACY_CLASSES.get(f"{self.dtype.title}Storage", TypedStorage)
+    return LEGACY_CLASSES.get(f"{self._array.spec.dtype.title}Storage", TypedStorage)
 
 
 def is_shared(self: Tensor) -> bool:
@@ -350,15 +352,17 @@ def set_(
     )
     memory, layout = _new_view(self, source, storage_offset, size, stride)
     check(
-        memory.device is self.device,
+        memory.device is self._array.spec.device,
         RuntimeError,
-        f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on '
+        f'Attempted to set the storage of a tensor on device "{self._array.spec.device}" to a storage on '
         f'different device "{memory.device}".  This is no longer allowed; the devices must match.',
     )
-    needed = bytes_needed(layout, self.dtype)
+    needed = bytes_needed(layout, self._array.spec.dtype)
     if needed > memory.nbytes():
         memory.resize_(needed)
-    spec = spec_of(tuple(layout.shape), tuple(layout.strides), self.dtype, self.device)
+    spec = spec_of(
+        tuple(layout.shape), tuple(layout.strides), self._array.spec.dtype, self._array.spec.device
+    )
     self._array = Array(memory._cell, spec, layout.offset)
     memory._cell.version += 1
     return self
@@ -369,28 +373,30 @@ def _new_view(
 ) -> tuple[UntypedStorage, Layout]:
     """The storage and layout that the arguments of `set_` name."""
     if source is None:
-        return UntypedStorage(0, device=self.device), Layout((0,), (1,))
+        return UntypedStorage(0, device=self._array.spec.device), Layout((0,), (1,))
     check(
         isinstance(source, Tensor | UntypedStorage | TypedStorage),
         TypeError,
         f"set_() received an invalid source: a storage or a tensor, not {type(source).__name__}",
     )
     if isinstance(source, UntypedStorage):
-        memory, whole = source, Layout((source.nbytes() // self.dtype.itemsize,), (1,))
+        memory, whole = source, Layout((source.nbytes() // self._array.spec.dtype.itemsize,), (1,))
     elif isinstance(source, TypedStorage):
         memory, whole = source.untyped(), Layout((source.size(),), (1,))
         check(
-            source.dtype is self.dtype,
+            source.dtype is self._array.spec.dtype,
             RuntimeError,
-            f"Expected a Storage of type {self.dtype.title.lower()} or an UntypedStorage, but got "
+            f"Expected a Storage of type {self._array.spec.dtype.title.lower()} or an "
+            "UntypedStorage, but got "
             f"type {source.dtype.title} for argument 1 'storage'",
         )
     else:
         memory, whole = untyped_storage(source), source._array.layout
         check(
-            source.dtype is self.dtype,
+            source._array.spec.dtype is self._array.spec.dtype,
             RuntimeError,
-            f"Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}",
+            f"Could not set tensor of type {source._array.spec.dtype} to a tensor of type "
+            f"{self._array.spec.dtype}",
         )
     if size is None:
         return memory, whole

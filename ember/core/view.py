@@ -1,4 +1,5 @@
-"""View ops: Layout in, Layout out. No backend is called; the gradient is the adjoint of the layout map."""
+"""View ops: Layout in, Layout out. No backend is called; the gradient is the adjoint of the layout
+map."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from ember.layout import Layout, Shape, contiguous_strides, may_overlap, product
 class ViewOp(Op):
     """The function takes the layout and the op's arguments, and returns a layout or a list of them.
 
-    What it makes of a layout does not depend on its offset, so it is kept by spec and arguments (`absolute` ops, whose
-    arguments speak of the storage, are not).
+    What it makes of a layout does not depend on its offset, so it is kept by spec and arguments
+    (`absolute` ops, whose arguments speak of the storage, are not).
     """
 
     def __init__(self, function: Any, *, absolute: bool = False):
@@ -58,7 +59,9 @@ class ViewOp(Op):
             made = spec_of(layout.shape, layout.strides, spec.dtype, spec.device)
             return made, layout.offset - offset
 
-        plan: Any = planned(found) if isinstance(found, Layout) else [planned(layout) for layout in found]
+        plan: Any = (
+            planned(found) if isinstance(found, Layout) else [planned(layout) for layout in found]
+        )
         if not self.absolute:
             if len(self.plans) > LIMIT:
                 self.plans.clear()
@@ -67,13 +70,19 @@ class ViewOp(Op):
 
     def _view(self, tensor: Tensor, plan: tuple[Spec, int], values: list[Any]) -> Tensor:
         out = _alias(tensor, plan)
-        if modes.state.grad and (tensor._requires_grad or tensor._base is not None) and dispatch.needs_grad(tensor):
+        if (
+            modes.state.grad
+            and (tensor._requires_grad or tensor._base is not None)
+            and dispatch.needs_grad(tensor)
+        ):
             node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (plan[0],))
             node.op, node.shape, node.arguments = self, tensor._array.spec.shape, values[1:]
             out._grad_fn, out._requires_grad = node, True
         return out
 
-    def _views(self, tensor: Tensor, plans: list[tuple[Spec, int]], values: list[Any]) -> tuple[Tensor, ...]:
+    def _views(
+        self, tensor: Tensor, plans: list[tuple[Spec, int]], values: list[Any]
+    ) -> tuple[Tensor, ...]:
         outs = tuple([_alias(tensor, plan) for plan in plans])
         for out in outs:
             out._view_of_many = True
@@ -110,7 +119,8 @@ def _alias(tensor: Tensor, plan: tuple[Spec, int]) -> Tensor:
 
 
 class ViewNode(Node):
-    """A recorded view. Which elements it shows is found by applying the op to the input's index space."""
+    """A recorded view. Which elements it shows is found by applying the op to the input's index
+    space."""
 
     __slots__ = ("arguments", "op", "shape")
     op: ViewOp
@@ -118,8 +128,11 @@ class ViewNode(Node):
     arguments: list[Any]
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
-        """Each gradient put back where its elements came from; where several views meet, they add up."""
-        found = self.op.function(Layout(self.shape, contiguous_strides(self.shape)), *self.arguments)
+        """Each gradient put back where its elements came from; where several views meet, they add
+        up."""
+        found = self.op.function(
+            Layout(self.shape, contiguous_strides(self.shape)), *self.arguments
+        )
         if isinstance(found, Layout):
             return (adjoint(grads[0], self.shape, found),)
         spec = next(g for g in grads if g is not None)._array.spec
@@ -131,13 +144,20 @@ class ViewNode(Node):
 
 
 def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
-    """The gradient of a tensor of `shape` from that of its view at `layout` (strides in the dense index space)."""
-    repeated = tuple(d for d, (n, s) in enumerate(zip(layout.shape, layout.strides, strict=True)) if s == 0 and n != 1)
+    """The gradient of a tensor of `shape` from that of its view at `layout` (strides in the dense
+    index space)."""
+    repeated = tuple(
+        d
+        for d, (n, s) in enumerate(zip(layout.shape, layout.strides, strict=True))
+        if s == 0 and n != 1
+    )
     if repeated:  # an expanded dim: its copies add up
         grad = grad.sum(repeated)
         kept = [d for d in range(layout.ndim) if d not in repeated]
         layout = Layout(
-            tuple(layout.shape[d] for d in kept), tuple(layout.strides[d] for d in kept), layout.offset
+            tuple(layout.shape[d] for d in kept),
+            tuple(layout.strides[d] for d in kept),
+            layout.offset,
         )
     if layout.numel == product(shape) and layout.offset == 0:
         if layout.is_contiguous:
@@ -148,7 +168,9 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
             return grad.permute(order).reshape(shape)
     memory = _blank(grad._array.spec, product(shape))
     if may_overlap(layout.shape, layout.strides):
-        index: Any = tensor_of(full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset))
+        index: Any = tensor_of(
+            full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset)
+        )
         for size, stride in zip(layout.shape, layout.strides, strict=True):
             steps = _steps(size, stride, grad._array.spec.device)
             index = (index.reshape(-1, 1) + steps).reshape(-1)

@@ -1,4 +1,5 @@
-"""Formula ops in place: results stored into arguments, with the checks and the history that this takes."""
+"""Formula ops in place: results stored into arguments, with the checks and the history that this
+takes."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
         for other in operands:
             if isinstance(other, Array) and other.storage is tensor._array.storage:
                 check_overlap(tensor._array, other)
-    recording = modes.state.grad and any(needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor))
+    recording = modes.state.grad and any(
+        needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor)
+    )
     old = _before_write(op, plan, values) if recording else None
     version = owned[0]._array.storage.version
     slot = executor._slot[0]
@@ -59,7 +62,8 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
 
 
 def _keep_version(node: Any, written_to: Tensor, version: int) -> None:
-    """Let values that the node saved from the written memory count as they were before: backward finds them changed."""
+    """Let values that the node saved from the written memory count as they were before: backward
+    finds them changed."""
     for saved in node.saved.values():
         if isinstance(saved, Saved) and saved.array is not None and not saved.is_output:
             if saved.array.storage is written_to._array.storage:
@@ -78,8 +82,14 @@ def _before_write(op: Any, plan: Plan, values: Sequence[Any]) -> Tensor | None:
     if not read:
         return None
     node, index = dispatch.edges_of([first])[0]
-    copy = empty(spec_of(first._array.shape, like_strides(first._array.shape, first._array.strides),
-                         first._array.dtype, first._array.device))
+    copy = empty(
+        spec_of(
+            first._array.shape,
+            like_strides(first._array.shape, first._array.strides),
+            first._array.dtype,
+            first._array.device,
+        )
+    )
     copy_into(copy, first._array)
     return connected(copy, node, index)
 
@@ -93,7 +103,8 @@ def _plan_write(op: Any, values: Sequence[Any], key: Any, targets: tuple[int, ..
         check(
             dtypes.can_cast(stored, own.dtype),
             RuntimeError,
-            f"result type {stored.title} can't be cast to the desired output type {own.dtype.title}",
+            f"result type {stored.title} can't be cast to the desired output type "
+            f"{own.dtype.title}",
         )
         shape = broadcast_shapes(*(s.shape for s in call.in_specs if isinstance(s, Spec)))
         check(

@@ -1,4 +1,5 @@
-"""GPUs, real or simulated: which there are, which is current, what their memories hold, streams and events."""
+"""GPUs, real or simulated: which there are, which is current, what their memories hold, streams and
+events."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def current_device() -> int:
 
 
 def index_of(device: Any = None) -> int:
-    """The index of a device given as None (the current one), int, str or device. ValueError for another type."""
+    """The index of a device given as None (the current one), int, str or device. ValueError for
+    another type."""
     if device is None:
         return current_device()
     if isinstance(device, int) and not isinstance(device, bool):
@@ -93,7 +94,8 @@ class device_of(device):
 
 
 class DeviceProperties:
-    """What a GPU is: name, major and minor of its capability, total_memory in bytes, multi_processor_count, uuid."""
+    """What a GPU is: name, major and minor of its capability, total_memory in bytes,
+    multi_processor_count, uuid."""
 
     def __init__(self, index: int):
         model = backend().model
@@ -110,8 +112,8 @@ class DeviceProperties:
     def __repr__(self) -> str:
         return (
             f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory // (1 << 20)}MB, multi_processor_count={self.multi_processor_count}, "
-            f"uuid={self.uuid})"
+            f"total_memory={self.total_memory // (1 << 20)}MB, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid})"
         )
 
 

@@ -62,7 +62,11 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     """Let this process use only a part of a GPU's memory. ValueError unless 0 <= fraction <= 1."""
-    check(isinstance(fraction, float), TypeError, "Invalid type for fraction argument, must be `float`")
+    check(
+        isinstance(fraction, float),
+        TypeError,
+        "Invalid type for fraction argument, must be `float`",
+    )
     check(0 <= fraction <= 1, ValueError, f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     _memory(device).limit = fraction
 
@@ -72,7 +76,10 @@ def memory_stats(device: Any = None) -> OrderedDict[str, int]:
     if not is_available():
         return OrderedDict()
     memory = _memory(device)
-    found: dict[str, int] = {"num_alloc_retries": memory.retries, "num_ooms": memory.out_of_memories}
+    found: dict[str, int] = {
+        "num_alloc_retries": memory.retries,
+        "num_ooms": memory.out_of_memories,
+    }
     groups = {
         "allocated_bytes": (memory.allocated, memory.peak_allocated),
         "active_bytes": (memory.allocated, memory.peak_allocated),
@@ -98,8 +105,14 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     text = [line, f"|{f'PyTorch CUDA memory summary, device ID {index}':^62}|", line]
     text.append(f"| {'Metric':<22}| {'Cur Usage':>12} | {'Peak Usage':>12} | {'Total':>8} |")
     for name, current, peak in rows:
-        text.append(f"| {name:<22}| {_mib(current):>12} | {_mib(peak):>12} | {memory.capacity >> 20:>4} MiB |")
-    text.append(f"| {'Allocations':<22}| {memory.allocations - memory.frees:>12} | {'':>12} | {memory.allocations:>8} |")
+        text.append(
+            f"| {name:<22}| {_mib(current):>12} | {_mib(peak):>12} | {memory.capacity >> 20:>4} "
+            "MiB |"
+        )
+    text.append(
+        f"| {'Allocations':<22}| {memory.allocations - memory.frees:>12} | {'':>12} | "
+        f"{memory.allocations:>8} |"
+    )
     return "\n".join([*text, line])
 
 
@@ -113,7 +126,12 @@ def memory_snapshot(device: Any = None) -> list[dict[str, Any]]:
     for index in range(backend().device_count()):
         memory = backend().memory(index)
         found.append(
-            {"device": index, "total_size": memory.reserved, "allocated_size": memory.allocated, "blocks": []}
+            {
+                "device": index,
+                "total_size": memory.reserved,
+                "allocated_size": memory.allocated,
+                "blocks": [],
+            }
         )
     return found
 

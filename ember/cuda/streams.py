@@ -1,6 +1,7 @@
 """Streams and events: orders of work, and marks in them with a time.
 
-A simulated GPU does each piece of work when it is given, so every order holds; times are those of its clock.
+A simulated GPU does each piece of work when it is given, so every order holds; times are those of
+its clock.
 """
 
 from __future__ import annotations
@@ -49,7 +50,11 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """Let later work here wait for an event."""
-        check(isinstance(event, Event), TypeError, f"wait_event: expected an Event, not {type(event).__name__}")
+        check(
+            isinstance(event, Event),
+            TypeError,
+            f"wait_event: expected an Event, not {type(event).__name__}",
+        )
 
     def record_event(self, event: Event | None = None) -> Event:
         """Mark this place in the stream."""
@@ -79,14 +84,20 @@ class Stream:
         return hash((self.device_index, self.stream_id))
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.stream_id:#x}>"
+        return (
+            f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.stream_id:#x}>"
+        )
 
 
 class Event:
     """A mark in a stream. With enable_timing, `elapsed_time` between two is in milliseconds."""
 
     def __init__(
-        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+        self,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
     ):
         self.enable_timing = enable_timing
         self._time: float | None = None
@@ -110,7 +121,8 @@ class Event:
             backend().queue(index).synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another. ValueError unless both time and have been recorded."""
+        """Milliseconds from this event to another. ValueError unless both time and have been
+        recorded."""
         check(
             self.enable_timing and end_event.enable_timing,
             ValueError,
@@ -125,7 +137,9 @@ class Event:
         return (end_event._time - self._time) * 1000
 
     def __repr__(self) -> str:
-        return "<torch.cuda.Event>" if self._time is not None else "<torch.cuda.Event uninitialized>"
+        return (
+            "<torch.cuda.Event>" if self._time is not None else "<torch.cuda.Event uninitialized>"
+        )
 
 
 def default_stream(device: Any = None) -> Stream:

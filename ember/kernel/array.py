@@ -1,4 +1,5 @@
-"""`Array`: a storage seen through a layout and a dtype. All that executors and backends ever see of a tensor."""
+"""`Array`: a storage seen through a layout and a dtype. All that executors and backends ever see of
+a tensor."""
 
 from __future__ import annotations
 
@@ -12,10 +13,19 @@ from ember.layout import Layout, Shape, contiguous_strides, is_contiguous, produ
 
 
 class Spec:
-    """What an array is without its data: shape, strides, dtype, device. Equal specs are one object, so plans of ops
-    are found by identity; a spec never holds data."""
+    """What an array is without its data: shape, strides, dtype, device. Equal specs are one object,
+    so plans of ops are found by identity; a spec never holds data."""
 
-    __slots__ = ("contiguous", "device", "dtype", "ndim", "numel", "numpy_strides", "shape", "strides")
+    __slots__ = (
+        "contiguous",
+        "device",
+        "dtype",
+        "ndim",
+        "numel",
+        "numpy_strides",
+        "shape",
+        "strides",
+    )
 
     def __init__(self, shape: Shape, strides: Shape, dtype: DType, device: Device):
         self.shape, self.strides, self.dtype, self.device = shape, strides, dtype, device
@@ -42,11 +52,14 @@ class Spec:
         return contiguous_spec(shape, self.dtype, self.device)
 
     def __repr__(self) -> str:
-        return f"Spec({list(self.shape)}, strides={list(self.strides)}, {self.dtype}, {self.device})"
+        return (
+            f"Spec({list(self.shape)}, strides={list(self.strides)}, {self.dtype}, {self.device})"
+        )
 
 
 _specs: dict[tuple[Shape, Shape, DType, Device], Spec] = {}
-_LIMIT = 200_000  # a program with ever-changing shapes must not grow without end; a new table only misses caches
+# a program with ever-changing shapes must not grow without end; a new table only misses caches
+_LIMIT = 200_000
 
 
 def spec_of(shape: Shape, strides: Shape, dtype: DType, device: Device) -> Spec:
@@ -133,7 +146,8 @@ class Array:
         return Layout(self.spec.shape, self.spec.strides, self.offset)
 
     def host(self) -> np.ndarray[Any, Any]:
-        """The elements as an ndarray that shares the storage's memory: what host backends compute with."""
+        """The elements as an ndarray that shares the storage's memory: what host backends compute
+        with."""
         found = self.nd
         if found is None:
             spec = self.spec
@@ -153,7 +167,11 @@ class Array:
     def with_layout(self, layout: Layout) -> Array:
         """Another view of the same storage."""
         spec = self.spec
-        return Array(self.storage, spec_of(layout.shape, layout.strides, spec.dtype, spec.device), layout.offset)
+        return Array(
+            self.storage,
+            spec_of(layout.shape, layout.strides, spec.dtype, spec.device),
+            layout.offset,
+        )
 
 
 def wrap(nd: np.ndarray[Any, Any], device: Device, dtype: DType) -> Array:

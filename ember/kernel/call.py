@@ -1,4 +1,5 @@
-"""`Call`: what to compute, without the data. Made once when an op meets specs that it has not seen, then kept."""
+"""`Call`: what to compute, without the data. Made once when an op meets specs that it has not seen,
+then kept."""
 
 from __future__ import annotations
 
@@ -10,15 +11,22 @@ from ember.scalar.expr import Expr
 
 
 class Call:
-    """One kernel launch: frozen and shared, so that running an op again allocates nothing but its result.
+    """One kernel launch: frozen and shared, so that running an op again allocates nothing but its
+    result.
 
-    The operands come separately. Subclasses say what kind of kernel it is; `writes` names the operands, by
-    position, that the results are stored into instead of fresh arrays.
+    The operands come separately. Subclasses say what kind of kernel it is; `writes` names the
+    operands, by position, that the results are stored into instead of fresh arrays.
     """
 
     __slots__ = ("in_specs", "name", "out_specs", "writes")
 
-    def __init__(self, name: str, in_specs: tuple[Any, ...], out_specs: tuple[Spec, ...], writes: tuple[int, ...] = ()):
+    def __init__(
+        self,
+        name: str,
+        in_specs: tuple[Any, ...],
+        out_specs: tuple[Spec, ...],
+        writes: tuple[int, ...] = (),
+    ):
         self.name, self.in_specs, self.out_specs, self.writes = name, in_specs, out_specs, writes
 
     def __repr__(self) -> str:
@@ -26,10 +34,11 @@ class Call:
 
 
 class MapCall(Call):
-    """Formulas over broadcast operands: elementwise, or row programs where `axes` name the dims of a row.
+    """Formulas over broadcast operands: elementwise, or row programs where `axes` name the dims of
+    a row.
 
-    `roots` are the results' formulas over the variables `names`, computed in `compute`; `keeps` are the variables
-    that are not cast to it (conditions, exponents).
+    `roots` are the results' formulas over the variables `names`, computed in `compute`; `keeps` are
+    the variables that are not cast to it (conditions, exponents).
     """
 
     __slots__ = ("axes", "compute", "keeps", "names", "roots")
@@ -48,11 +57,18 @@ class MapCall(Call):
         writes: tuple[int, ...] = (),
     ):
         super().__init__(name, in_specs, out_specs, writes)
-        self.roots, self.names, self.compute, self.keeps, self.axes = roots, names, compute, keeps, axes
+        self.roots, self.names, self.compute, self.keeps, self.axes = (
+            roots,
+            names,
+            compute,
+            keeps,
+            axes,
+        )
 
 
 class ReduceCall(Call):
-    """A reduction: `map` each element, combine with an associative primitive over `axes`, `finish` the total."""
+    """A reduction: `map` each element, combine with an associative primitive over `axes`, `finish`
+    the total."""
 
     __slots__ = ("accumulate", "axes", "combine", "keepdim", "zero")
 
@@ -69,7 +85,13 @@ class ReduceCall(Call):
         keepdim: bool,
     ):
         super().__init__(name, in_specs, out_specs)
-        self.combine, self.zero, self.accumulate, self.axes, self.keepdim = combine, zero, accumulate, axes, keepdim
+        self.combine, self.zero, self.accumulate, self.axes, self.keepdim = (
+            combine,
+            zero,
+            accumulate,
+            axes,
+            keepdim,
+        )
 
 
 class LibraryCall(Call):

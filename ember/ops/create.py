@@ -8,10 +8,8 @@ import numpy as np
 
 from ember import dtypes
 from ember.core import modes
-from ember.core.array import empty as array_of
 from ember.core.array import check_strides, fill, from_host
-from ember.core.factory import new_empty as blank
-from ember.core.factory import new_full as filled
+from ember.core.array import empty as array_of
 from ember.core.factory import (
     fill_value,
     finish,
@@ -20,6 +18,8 @@ from ember.core.factory import (
     place,
     shape_of,
 )
+from ember.core.factory import new_empty as blank
+from ember.core.factory import new_full as filled
 from ember.core.registry import FUNCTION, METHOD, OUT, composite
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
@@ -56,7 +56,9 @@ def _cast(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
     if values.dtype.kind == "i" and dtype.category == dtypes.INTEGRAL and values.ndim == 0:
         info = np.iinfo(dtype.numpy)
         fits = info.min <= int(values) <= info.max or dtype is dtypes.uint8
-        check(fits, RuntimeError, f"value cannot be converted to type {dtype.name} without overflow")
+        check(
+            fits, RuntimeError, f"value cannot be converted to type {dtype.name} without overflow"
+        )
     with np.errstate(all="ignore"):
         return np.array(values, dtype=dtype.numpy, order="C")
 
@@ -100,7 +102,11 @@ def _inferred(leaves: list[Any], numpy_types: set[Any]) -> DType:
     if len(numpy_types) == 1 and all(isinstance(leaf, np.generic) for leaf in leaves):
         return from_numpy_dtype(next(iter(numpy_types)))
     category = max(
-        (dtypes.category_of_number(leaf) for leaf in leaves if isinstance(leaf, (bool, int, float, complex, np.generic))),
+        (
+            dtypes.category_of_number(leaf)
+            for leaf in leaves
+            if isinstance(leaf, (bool, int, float, complex, np.generic))
+        ),
         default=dtypes.FLOAT,
     )
     return number_dtype((False, 0, 0.0, 0j)[category])
@@ -112,7 +118,11 @@ def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
         values = data.detach().cpu().numpy() if isinstance(data, Tensor) else data
         leaves.extend(values.reshape(-1))
         return tuple(values.shape)
-    if isinstance(data, str) or not hasattr(data, "__len__") or isinstance(data, (np.generic, Tensor, np.ndarray)):
+    if (
+        isinstance(data, str)
+        or not hasattr(data, "__len__")
+        or isinstance(data, (np.generic, Tensor, np.ndarray))
+    ):
         leaves.append(data[()] if isinstance(data, np.ndarray) else data)
         return ()
     shapes = []
@@ -164,14 +174,24 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
 
 @composite(FUNCTION)
 def asarray(
-    obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
-    """`obj` as a tensor; copy=True always copies, copy=False raises where a copy would be needed."""
+    """`obj` as a tensor; copy=True always copies, copy=False raises where a copy would be
+    needed."""
     if isinstance(obj, Tensor):
         target = place(device) if device is not None else obj.device
         wanted = dtype or obj.dtype
         needed = target is not obj.device or wanted is not obj.dtype
-        check(not (needed and copy is False), ValueError, "can't alias tensor with another dtype or device")
+        check(
+            not (needed and copy is False),
+            ValueError,
+            "can't alias tensor with another dtype or device",
+        )
         made = obj.to(target, wanted, copy=bool(copy))
         return made if requires_grad or not made.requires_grad else made.detach()
     if isinstance(obj, np.ndarray):
@@ -184,7 +204,8 @@ def asarray(
 
 @composite(FUNCTION)
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor that shares the memory of an ndarray. TypeError for dtypes that PyTorch lacks."""
+    """A CPU tensor that shares the memory of an ndarray. TypeError for dtypes that PyTorch
+    lacks."""
     check(
         isinstance(ndarray, np.ndarray),
         TypeError,
@@ -195,9 +216,10 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
         import warnings
 
         warnings.warn(
-            "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means "
-            "writing to this tensor will result in undefined behavior. You may want to copy the array to protect its "
-            "data or make it writable before converting it to a tensor.",
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors. This means writing to this tensor will result in undefined behavior. You "
+            "may want to copy the array to protect its data or make it writable before converting "
+            "it to a tensor.",
             UserWarning,
             stacklevel=3,
         )
@@ -214,19 +236,20 @@ def frombuffer(
     check(
         0 <= offset < size,
         ValueError,
-        f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1",
+        f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} "
+        "bytes) minus 1",
     )
     check(
         count > 0 or (size - offset) % dtype.itemsize == 0,
         ValueError,
-        f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
-        f"({dtype.itemsize})",
+        f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple "
+        f"of element size ({dtype.itemsize})",
     )
     check(
         count < 0 or offset + count * dtype.itemsize <= size,
         ValueError,
-        f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be "
-        f"greater than actual buffer length ({size} bytes)",
+        f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} "
+        f"bytes) must not be greater than actual buffer length ({size} bytes)",
     )
     raw = np.frombuffer(buffer, np.uint8)[offset:]
     length = count if count > 0 else len(raw) // dtype.itemsize
@@ -245,7 +268,9 @@ def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tens
     if "size" in kwargs:
         sizes = (*sizes, kwargs.pop("size"))
     kwargs.pop("names", None)
-    check(not kwargs, TypeError, f"a factory got unexpected keyword argument(s): {', '.join(kwargs)}")
+    check(
+        not kwargs, TypeError, f"a factory got unexpected keyword argument(s): {', '.join(kwargs)}"
+    )
     shape = shape_of(sizes)
     dtype = dtype or modes.get_default_dtype()
     array = blank(shape, dtype, device) if value is None else filled(shape, value, dtype, device)
@@ -268,17 +293,22 @@ def ones(*size: Any, **kwargs: Any) -> Tensor:
 
 @composite(FUNCTION | OUT)
 def empty(*size: Any, **kwargs: Any) -> Tensor:
-    """An uninitialised tensor of a shape; dtype, device, requires_grad, pin_memory, memory_format as keywords."""
+    """An uninitialised tensor of a shape; dtype, device, requires_grad, pin_memory, memory_format
+    as keywords."""
     return _factory(None, size, kwargs)
 
 
 @composite(FUNCTION | OUT)
-def full(size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+def full(
+    size: Any, fill_value: Any, *, dtype: DType | None = None, device: Any = None, **kwargs: Any
+) -> Tensor:
     """A tensor of a shape filled with a number, of the number's dtype by default."""
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kwargs.pop("layout", None)
-    array = filled(shape_of((size,)), _fill(dtype, fill_value), dtype or number_dtype(fill_value), device)
+    array = filled(
+        shape_of((size,)), _fill(dtype, fill_value), dtype or number_dtype(fill_value), device
+    )
     return finish(array, kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False))
 
 
@@ -295,11 +325,16 @@ def empty_strided(
     check(
         len(shape) == len(strides),
         RuntimeError,
-        f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides ({len(strides)})",
+        f"dimensionality of sizes ({len(shape)}) must match dimensionality of strides "
+        f"({len(strides)})",
     )
-    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    extent = (
+        1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
+    )
     flat = finish(blank((extent,), dtype, device), False, kwargs.pop("pin_memory", False))
-    return flat.as_strided(shape, strides).detach().requires_grad_(kwargs.pop("requires_grad", False))
+    return (
+        flat.as_strided(shape, strides).detach().requires_grad_(kwargs.pop("requires_grad", False))
+    )
 
 
 def _like(input: Tensor, value: Any, kwargs: dict[str, Any]) -> Tensor:

@@ -27,7 +27,8 @@ def check_index(name: str, index: Tensor, what: str = "index") -> Tensor:
     check(
         index.dtype in (dtypes.int64, dtypes.int32) or index.numel() == 0,
         RuntimeError,
-        f"{name}(): Expected dtype int32/int64 for {what}, got {index.dtype}: convert it with .long()",
+        f"{name}(): Expected dtype int32/int64 for {what}, got {index.dtype}: convert it with "
+        ".long()",
     )
     return index.long()  # type: ignore[attr-defined,no-any-return]
 
@@ -51,7 +52,8 @@ gather_op.grad = lambda g, input_spec, dim, index: (
 def scatter_op(
     input: Tensor, dim: int, index: Tensor, src: Any, reduce: Any = None, include_self: bool = True
 ) -> Spec:
-    """A copy of input with src at input[i, index[i, j]] for dim 1, combined by `reduce` where it says."""
+    """A copy of input with src at input[i, index[i, j]] for dim 1, combined by `reduce` where it
+    says."""
     return input.spec.with_shape(tuple(input.shape))
 
 
@@ -141,8 +143,9 @@ def _check_places(name: str, input: Tensor, dim: int, index: Tensor) -> None:
     check(
         fits or index.numel() == 0,
         RuntimeError,
-        f"Size does not match at dimension {_misfit(index, input, dim)} expected index {list(index.shape)} to be no "
-        f"larger than self {list(input.shape)} apart from dimension {dim}",
+        f"Size does not match at dimension {_misfit(index, input, dim)} expected index "
+        f"{list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
+        f"{dim}",
     )
 
 
@@ -168,19 +171,35 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 @composite(API)
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
 ) -> Tensor:
     """A copy with src (a tensor or a number) at input[i, index[i, j]] for dim 1, and so on.
 
     reduce "add" or "multiply" combines with what is there.
     """
-    check(reduce in (None, "add", "multiply"), RuntimeError, "reduce argument must be either add or multiply.")
+    check(
+        reduce in (None, "add", "multiply"),
+        RuntimeError,
+        "reduce argument must be either add or multiply.",
+    )
     given = value if src is None else src
     return _scattered("scatter", input, dim, index, given, reduce, True)
 
 
 def _scattered(
-    name: str, input: Tensor, dim: int, index: Tensor, src: Any, reduce: str | None, include_self: bool
+    name: str,
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any,
+    reduce: str | None,
+    include_self: bool,
 ) -> Tensor:
     dim = wrap_dim(dim, input.ndim)
     index = check_index(name, index)
@@ -188,7 +207,8 @@ def _scattered(
         check(
             input.dtype is src.dtype,
             RuntimeError,
-            f"{name}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and {src.dtype}",
+            f"{name}(): Expected self.dtype to be equal to src.dtype, got {input.dtype} and "
+            f"{src.dtype}",
         )
         check(
             max(src.ndim, 1) == max(index.ndim, 1) or index.numel() == 0,
@@ -199,8 +219,8 @@ def _scattered(
         check(
             fits or index.numel() == 0,
             RuntimeError,
-            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} apart from dimension "
-            f"{dim} and to be no larger size than src {list(src.shape)}",
+            f"Expected index {list(index.shape)} to be no larger than self {list(input.shape)} "
+            f"apart from dimension {dim} and to be no larger size than src {list(src.shape)}",
         )
     _check_places(name, input, dim, index)
     return scatter_op(input, dim, index, src, reduce, include_self)
@@ -231,17 +251,18 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     check(
         indices.dtype is dtypes.int64,
         RuntimeError,
-        f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}. You can use "
-        "`torch.argmax` or `torch.argsort` to get valid indices.",
+        f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.title}. "
+        "You can use `torch.argmax` or `torch.argsort` to get valid indices.",
     )
     if dim is None:
         flat = indices.reshape(-1)  # type: ignore[attr-defined]
-        return gather_op(input.reshape(-1), 0, _from_front(flat, input.numel()))  # type: ignore[attr-defined]
+        # type: ignore[attr-defined]
+        return gather_op(input.reshape(-1), 0, _from_front(flat, input.numel()))
     check(
         input.ndim == indices.ndim,
         RuntimeError,
-        f"torch.take_along_dim(): input and indices should have the same number of dimensions, but got {input.ndim} "
-        f"dimensions for input, and {indices.ndim} dimensions for indices",
+        "torch.take_along_dim(): input and indices should have the same number of dimensions, but "
+        f"got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices",
     )
     dim = wrap_dim(dim, input.ndim)
     shape = list(broadcast_shapes(with_size(input.shape, dim, 1), with_size(indices.shape, dim, 1)))
@@ -251,7 +272,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
 
 def _from_front(places: Any, size: int) -> Any:
-    """Negative indices counted from the end; others as they are, to be checked where they are used."""
+    """Negative indices counted from the end; others as they are, to be checked where they are
+    used."""
     return places + (places < 0).to(places.dtype) * size
 
 

@@ -1,4 +1,5 @@
-"""Slices along a dim, picked and placed by a vector of indices: index_select, index_add and their kind."""
+"""Slices along a dim, picked and placed by a vector of indices: index_select, index_add and their
+kind."""
 
 from __future__ import annotations
 
@@ -48,9 +49,10 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     check(
         input.ndim > 0 or index.numel() == 1,
         RuntimeError,
-        "index_select(): Index to scalar can have only 1 value, got " f"{index.numel()} value(s)",
+        f"index_select(): Index to scalar can have only 1 value, got {index.numel()} value(s)",
     )
-    return index_select_op(input, wrap_dim(dim, input.ndim), index.long())  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    return index_select_op(input, wrap_dim(dim, input.ndim), index.long())
 
 
 @library_op(Library.index_add, upcast=False, name="index_add")
@@ -71,26 +73,32 @@ def _expand_to(grad: Any, spec: Spec) -> Any:
 
 
 def _check_slices(name: str, input: Tensor, dim: int, index: Tensor, source: Tensor) -> None:
-    check(index.ndim <= 1, IndexError, f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})")
+    check(
+        index.ndim <= 1,
+        IndexError,
+        f"{name}(): Index should have dimension 1 or 0 (got {index.ndim})",
+    )
     check(
         input.dtype is source.dtype,
         RuntimeError,
-        f"{name}(): self ({input.dtype.title}) and source ({source.dtype.title}) must have the same scalar type",
+        f"{name}(): self ({input.dtype.title}) and source ({source.dtype.title}) must have the "
+        "same scalar type",
     )
     count = source.shape[dim] if source.ndim else 1
     check(
         count == index.numel() or source.ndim == 0,
         RuntimeError if name != "index_copy_" else IndexError,
-        f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim): ({count}), for dim: {dim}",
+        f"{name}(): Number of indices ({index.numel()}) should be equal to source.size(dim): "
+        f"({count}), for dim: {dim}",
     )
     if input.ndim and source.ndim:
         same = with_size(input.shape, dim, 1) == with_size(source.shape, dim, 1)
         check(
             same,
             RuntimeError,
-            "source tensor shape must match self tensor shape, excluding the specified dimension: Source/destination "
-            f"tensor must have same slice shapes. Got self.shape = {list(input.shape)} source.shape = "
-            f"{list(source.shape)}",
+            "source tensor shape must match self tensor shape, excluding the specified dimension: "
+            "Source/destination tensor must have same slice shapes. Got self.shape = "
+            f"{list(input.shape)} source.shape = {list(source.shape)}",
         )
 
 
@@ -151,14 +159,18 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         check(
             value.ndim == 0,
             RuntimeError,
-            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).",
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s).",
         )
         if value.requires_grad:
-            mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)  # type: ignore[attr-defined]
+            # type: ignore[attr-defined]
+            mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)
             return OPS["where"](mask, value.to(input.dtype), input)  # type: ignore[attr-defined]
         value = value.item()  # type: ignore[attr-defined]
     if isinstance(value, complex) and not input.is_complex():
-        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+        raise RuntimeError(
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported"
+        )
     return index_fill_op(input, dim, index.long(), value)  # type: ignore[attr-defined]
 
 
@@ -172,7 +184,13 @@ def index_reduce_op(
 
 @composite(API)
 def index_reduce(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
 ) -> Tensor:
     """A copy with the slices of source combined at index along dim by prod, mean, amax or amin."""
     check(
@@ -188,4 +206,5 @@ def index_reduce(
         places = index.long().reshape(shape)  # type: ignore[attr-defined]
         spread = places.expand(source.shape) if source.ndim else places.reshape(())
         return scatter_op(input, dim, spread, source, reduce, include_self)
-    return index_reduce_op(input, dim, index.long(), source, reduce, include_self)  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    return index_reduce_op(input, dim, index.long(), source, reduce, include_self)

@@ -1,4 +1,5 @@
-"""x[...]: basic indices are views, tensors and lists of indices gather, assignments write through either."""
+"""x[...]: basic indices are views, tensors and lists of indices gather, assignments write through
+either."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def _zeros(spec: Spec) -> Tensor:
 
 
 @library_op(Library.index_put, upcast=False, name="index_put")
-def index_put_op(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Spec:
+def index_put_op(
+    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Spec:
     """A copy of `input` with `values` written (or added) at `indices`."""
     shape = _indexed_shape(input.shape, indices)
     fits = len(values.shape) <= len(shape) and all(
@@ -51,13 +54,15 @@ def index_put_op(input: Tensor, indices: Sequence[Tensor | None], values: Tensor
     check(
         fits,
         RuntimeError,
-        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of shape "
-        f"{list(shape)}",
+        f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
+        f"indexing result of shape {list(shape)}",
     )
     return input.spec.with_shape(input.shape)
 
 
-def _index_put_gradient(g: Any, input_spec: Spec, indices: Any, values_spec: Spec, accumulate: bool) -> Any:
+def _index_put_gradient(
+    g: Any, input_spec: Spec, indices: Any, values_spec: Spec, accumulate: bool
+) -> Any:
     kept = g if accumulate else index_put_op(g, indices, g.new_zeros(()), False)
     return kept, [None] * len(indices), index(g, indices)
 
@@ -81,7 +86,8 @@ def _indexed_shape(shape: Sequence[int], indices: Sequence[Tensor | None]) -> tu
 
 
 def _normalised(self: Tensor, key: Any) -> tuple[Tensor, list[Any] | None]:
-    """The view that the basic parts of a key make, and index tensors for its dims (None if there are none)."""
+    """The view that the basic parts of a key make, and index tensors for its dims (None if there
+    are none)."""
     items = _as_items(key)
     consumed = sum(_dims_of(i) for i in items if i is not None and i is not Ellipsis)
     check(
@@ -104,11 +110,17 @@ def _normalised(self: Tensor, key: Any) -> tuple[Tensor, list[Any] | None]:
             out = _sliced(out, dim, item)
             indices.append(None)
             dim += 1
-        elif isinstance(item, Tensor) and item.dtype in (dtypes.bool_, dtypes.uint8) and item.ndim != 0:
+        elif (
+            isinstance(item, Tensor)
+            and item.dtype in (dtypes.bool_, dtypes.uint8)
+            and item.ndim != 0
+        ):
             for part in _mask_indices(item, out, dim):
                 indices.append(part)
                 dim += 1
-        elif isinstance(item, (bool, np.bool_)) or (isinstance(item, Tensor) and item.dtype is dtypes.bool_):
+        elif isinstance(item, (bool, np.bool_)) or (
+            isinstance(item, Tensor) and item.dtype is dtypes.bool_
+        ):
             out = unsqueeze(out, dim)
             true = bool(item)
             indices.append(tensor([0] if true else [], dtype=dtypes.int64, device=self.device))
@@ -138,9 +150,14 @@ def _as_item(item: Any) -> Any:
     if isinstance(item, Tensor):
         if item.dtype not in INDEX_TYPES:
             raise IndexError(
-                f"tensors used as indices must be long, int, byte or bool tensors: got {item.dtype} (use .long())"
+                "tensors used as indices must be long, int, byte or bool tensors: got "
+                f"{item.dtype} (use .long())"
             )
-        if item.ndim == 0 and item.dtype.category == dtypes.INTEGRAL and item.dtype is not dtypes.uint8:
+        if (
+            item.ndim == 0
+            and item.dtype.category == dtypes.INTEGRAL
+            and item.dtype is not dtypes.uint8
+        ):
             return int(item.item())
         return item
     if isinstance(item, (list, tuple, range, np.ndarray)):
@@ -152,8 +169,8 @@ def _as_item(item: Any) -> Any:
         return operator.index(item)
     except TypeError:
         raise TypeError(
-            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
-            f"{type(item).__name__})"
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
+            f"valid indices (got {type(item).__name__})"
         ) from None
 
 
@@ -187,7 +204,8 @@ def _selected(out: Tensor, dim: int, item: Any, whole: Tensor) -> Tensor:
 def _mask_indices(mask: Tensor, out: Tensor, dim: int) -> list[Tensor]:
     if mask.dtype is dtypes.uint8:
         warnings.warn(
-            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.",
+            "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+            "instead.",
             UserWarning,
             stacklevel=5,
         )
@@ -196,10 +214,12 @@ def _mask_indices(mask: Tensor, out: Tensor, dim: int) -> list[Tensor]:
         check(
             a == b,
             IndexError,
-            f"The shape of the mask {list(mask.shape)} at index {offset} does not match the shape of the indexed "
-            f"tensor {list(out.shape)} at index {dim + offset}",
+            f"The shape of the mask {list(mask.shape)} at index {offset} does not match the shape "
+            f"of the indexed tensor {list(out.shape)} at index {dim + offset}",
         )
-    check(mask.device is not META, NotImplementedError, "a mask on meta has no elements to index with")
+    check(
+        mask.device is not META, NotImplementedError, "a mask on meta has no elements to index with"
+    )
     found = np.nonzero(host_copy(mask._array))
     return [tensor(part, dtype=dtypes.int64, device=out.device) for part in found]
 
@@ -212,10 +232,14 @@ def _on_device(indices: list[Any], device: Any) -> list[Any]:
             check(
                 position.device is device or position.device.type == "cpu",
                 RuntimeError,
-                f"indices should be either on cpu or on the same device as the indexed tensor ({device}): this one is "
-                f"on {position.device}",
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({device}): this one is on {position.device}",
             )
-            position = position.to(device) if position.dtype is dtypes.int64 else position.to(device).long()
+            position = (
+                position.to(device)
+                if position.dtype is dtypes.int64
+                else position.to(device).long()
+            )
         made.append(position)
     while made and made[-1] is None:
         made.pop()
@@ -229,12 +253,21 @@ def __getitem__(self: Tensor, key: Any) -> Tensor:
         return _selected(self, 0, key, self) if self.ndim else _no_dims(key)
     out, indices = _normalised(self, key)
     if indices is None:
-        return slice_(out, 0, 0, out.shape[0], 1) if out is self and self.ndim else out if out is not self else out.view_as(out)
+        return (
+            slice_(out, 0, 0, out.shape[0], 1)
+            if out is self and self.ndim
+            else out
+            if out is not self
+            else out.view_as(out)
+        )
     return index(out, tuple(_on_device(indices, out.device)))
 
 
 def _no_dims(key: Any) -> Tensor:
-    raise IndexError("invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++")
+    raise IndexError(
+        "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in "
+        "C++"
+    )
 
 
 @composite(METHOD)

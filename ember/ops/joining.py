@@ -32,8 +32,8 @@ def concatenate(tensors: Sequence[Tensor], dim: int) -> Spec:
         check(
             same,
             RuntimeError,
-            f"Sizes of tensors must match except in dimension {dim}. Expected {list(first.shape)} but got "
-            f"{list(part.shape)} for tensor number {position} in the list.",
+            f"Sizes of tensors must match except in dimension {dim}. Expected {list(first.shape)} "
+            f"but got {list(part.shape)} for tensor number {position} in the list.",
         )
         total += part.shape[dim]
     return first.spec.with_shape((*first.shape[:dim], total, *first.shape[dim + 1 :]))
@@ -49,11 +49,13 @@ concatenate.grad = lambda g, tensors_spec, dim: (_parts(g, tensors_spec, dim),)
 
 @composite(FUNCTION | OUT, names=("concat", "concatenate"))
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors one after another along `dim`, in their common dtype (empty 1-dim ones are skipped)."""
+    """Tensors one after another along `dim`, in their common dtype (empty 1-dim ones are
+    skipped)."""
     check(
         isinstance(tensors, (tuple, list)),
         TypeError,
-        f"cat(): argument 'tensors' (position 1) must be tuple of Tensors, not {type(tensors).__name__}",
+        "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not "
+        f"{type(tensors).__name__}",
     )
     check(tensors, RuntimeError, "torch.cat(): expected a non-empty list of Tensors")
     for position, part in enumerate(tensors):
@@ -83,8 +85,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         check(
             part.shape == first.shape,
             RuntimeError,
-            f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 and "
-            f"{list(part.shape)} at entry {position}",
+            f"stack expects each tensor to be equal size, but got {list(first.shape)} at entry 0 "
+            f"and {list(part.shape)} at entry {position}",
         )
     return cat([t.unsqueeze(dim) for t in tensors], dim)
 

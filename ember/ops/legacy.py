@@ -1,4 +1,5 @@
-"""The legacy tensor types: `torch.FloatTensor(2, 3)`, `torch.cuda.HalfTensor`, and `torch.Tensor` itself."""
+"""The legacy tensor types: `torch.FloatTensor(2, 3)`, `torch.cuda.HalfTensor`, and `torch.Tensor`
+itself."""
 
 from __future__ import annotations
 
@@ -33,13 +34,15 @@ def _made(dtype: DType, device: Device, args: tuple[Any, ...]) -> Tensor:
 
 
 def _construct(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
-    check(not kwargs, TypeError, f"Tensor() got unexpected keyword argument(s): {', '.join(kwargs)}")
+    check(
+        not kwargs, TypeError, f"Tensor() got unexpected keyword argument(s): {', '.join(kwargs)}"
+    )
     place = Device(device) if device is not None else CPU
     check(
         place.type == "cpu",
         RuntimeError,
-        f"legacy constructor expects device type: cpu but device type: {place.type} was passed. Use torch.tensor(data, "
-        f"device='{place}'), or torch.{place.type}.FloatTensor",
+        f"legacy constructor expects device type: cpu but device type: {place.type} was passed. "
+        f"Use torch.tensor(data, device='{place}'), or torch.{place.type}.FloatTensor",
     )
     made = _made(modes.get_default_dtype(), _default_type_device(), args)
     if cls is not Tensor:
@@ -72,12 +75,17 @@ class TensorType(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", None)
-        check(not kwargs, TypeError, f"{cls.__name__}() got unexpected keyword argument(s): {', '.join(kwargs)}")
+        check(
+            not kwargs,
+            TypeError,
+            f"{cls.__name__}() got unexpected keyword argument(s): {', '.join(kwargs)}",
+        )
         place = Device(device) if device is not None else Device(cls.place)
         check(
             place.type == cls.place,
             RuntimeError,
-            f"legacy constructor expects device type: {cls.place} but device type: {place.type} was passed",
+            f"legacy constructor expects device type: {cls.place} but device type: {place.type} "
+            "was passed",
         )
         return _made(cls.dtype, resolve(place), args)
 
@@ -97,13 +105,24 @@ def _make(dtype: DType, place: str) -> TensorType:
     name = f"{dtype.title}Tensor"
     module = "torch" if place == "cpu" else f"torch.{place}"
     doc = f"The legacy type of {dtype} tensors on {place}."
-    return TensorType(name, (), {"dtype": dtype, "place": place, "is_cuda": place == "cuda", "__module__": module, "__doc__": doc})
+    return TensorType(
+        name,
+        (),
+        {
+            "dtype": dtype,
+            "place": place,
+            "is_cuda": place == "cuda",
+            "__module__": module,
+            "__doc__": doc,
+        },
+    )
 
 
 LEGACY = tuple(
     t
     for t in dtypes.ALL
-    if t not in dtypes.EIGHT_BIT_FLOATS and t.name not in ("uint16", "uint32", "uint64", "complex64", "complex128")
+    if t not in dtypes.EIGHT_BIT_FLOATS
+    and t.name not in ("uint16", "uint32", "uint64", "complex64", "complex128")
 )
 CPU_TYPES = {f"{t.title}Tensor": _make(t, "cpu") for t in LEGACY}
 CUDA_TYPES = {f"{t.title}Tensor": _make(t, "cuda") for t in LEGACY}
@@ -126,7 +145,11 @@ def _cast(tensor: Tensor, kind: Any, non_blocking: bool) -> Tensor:
         kind = CPU_TYPES[f"{modes.get_default_dtype().title}Tensor"]
     if isinstance(kind, str):
         kind = find_type(kind)
-    check(isinstance(kind, TensorType), TypeError, "type(): dtype must be a type, str, or dtype object")
+    check(
+        isinstance(kind, TensorType),
+        TypeError,
+        "type(): dtype must be a type, str, or dtype object",
+    )
     place = tensor.device if tensor.device.type == kind.place else resolve(Device(kind.place))
     return move(tensor, place, kind.dtype, False, non_blocking, None)
 

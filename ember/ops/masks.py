@@ -1,4 +1,5 @@
-"""Elements of the flat input, places of an index tuple, and masks: take, put, index_put, masked_select, nonzero."""
+"""Elements of the flat input, places of an index tuple, and masks: take, put, index_put,
+masked_select, nonzero."""
 
 from __future__ import annotations
 
@@ -61,14 +62,14 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     check(
         input.dtype is source.dtype,
         RuntimeError,
-        f"put_(): self and source expected to have the same dtype, but got self.dtype = {input.dtype.title} and "
-        f"source.dtype = {source.dtype.title}",
+        "put_(): self and source expected to have the same dtype, but got self.dtype = "
+        f"{input.dtype.title} and source.dtype = {source.dtype.title}",
     )
     check(
         source.numel() == index.numel(),
         IndexError,
-        f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-        f"{source.numel()}, index.numel() = {index.numel()}",
+        "put_(): Expected source and index to have the same number of elements, but got "
+        f"source.numel() = {source.numel()}, index.numel() = {index.numel()}",
     )
     return put_op(input, index, source, accumulate)
 
@@ -79,8 +80,8 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     check(
         input.dtype is values.dtype,
         RuntimeError,
-        f"Index put requires the source and destination dtypes match, got {input.dtype.title} for the destination and "
-        f"{values.dtype.title} for the source.",
+        f"Index put requires the source and destination dtypes match, got {input.dtype.title} for "
+        f"the destination and {values.dtype.title} for the source.",
     )
     places: list[Any] = []
     for index in indices:
@@ -143,8 +144,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     check(
         input.dtype is source.dtype,
         RuntimeError,
-        f"masked_scatter: expected self and source to have same dtypes but got {input.dtype.title} and "
-        f"{source.dtype.title}",
+        "masked_scatter: expected self and source to have same dtypes but got "
+        f"{input.dtype.title} and {source.dtype.title}",
     )
     return masked_scatter_op(input, mask, source)
 

@@ -1,4 +1,5 @@
-"""Copies: between devices and dtypes, into other tensors, to Python and NumPy. The only ops that cross devices."""
+"""Copies: between devices and dtypes, into other tensors, to Python and NumPy. The only ops that
+cross devices."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import dispatch, modes
 from ember.core.array import copy_into, empty, fill, host_copy, to_device
-from ember.core.factory import fill_value
 from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast, wrapped
+from ember.core.factory import fill_value
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Node, edge_of
 from ember.core.registry import FUNCTION, METHOD, composite
@@ -39,7 +40,8 @@ class CopyNode(Node):
 
 
 class OverwriteNode(CopyNode):
-    """A recorded write over all of a tensor: the value before gets zeros, the source (if any) its gradient."""
+    """A recorded write over all of a tensor: the value before gets zeros, the source (if any) its
+    gradient."""
 
     __slots__ = ()
 
@@ -73,7 +75,9 @@ def _strides(tensor: Tensor, format_: memory_format | None) -> tuple[int, ...]:
 @composite(FUNCTION | METHOD)
 def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
-    return _recorded("clone", input, _fresh_copy(input._array, _strides(input, memory_format), input.dtype))
+    return _recorded(
+        "clone", input, _fresh_copy(input._array, _strides(input, memory_format), input.dtype)
+    )
 
 
 @composite(METHOD)
@@ -86,13 +90,20 @@ def contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -
 
 def _cast(self: Tensor, dtype: DType, copy: bool, format_: memory_format | None) -> Tensor:
     spec = self._array.spec
-    if spec.dtype is dtype and not copy and (format_ in (None, preserve_format) or self.is_contiguous(format_)):
+    if (
+        spec.dtype is dtype
+        and not copy
+        and (format_ in (None, preserve_format) or self.is_contiguous(format_))
+    ):
         return self
     return _recorded("to_copy", self, _fresh_copy(self._array, _strides(self, format_), dtype))
 
 
-def move(self: Tensor, device: Device, dtype: DType, copy: bool, non_blocking: bool, format_: Any) -> Tensor:
-    """The tensor on a resolved device in a dtype; itself if nothing changes and no copy is asked for."""
+def move(
+    self: Tensor, device: Device, dtype: DType, copy: bool, non_blocking: bool, format_: Any
+) -> Tensor:
+    """The tensor on a resolved device in a dtype; itself if nothing changes and no copy is asked
+    for."""
     spec = self._array.spec
     if spec.device is device:
         return _cast(self, dtype, copy, format_)
@@ -101,10 +112,14 @@ def move(self: Tensor, device: Device, dtype: DType, copy: bool, non_blocking: b
         # cast on the side with less to carry over
         if dtype.itemsize <= spec.dtype.itemsize:
             array = _fresh_copy(array, like_strides(spec.shape, spec.strides), dtype)
-    moved = to_device(array, device, blocking=not non_blocking, pinned=non_blocking and device is CPU)
+    moved = to_device(
+        array, device, blocking=not non_blocking, pinned=non_blocking and device is CPU
+    )
     if moved.spec.dtype is not dtype:
         moved = _fresh_copy(moved, like_strides(moved.spec.shape, moved.spec.strides), dtype)
-    wanted = (format_ or preserve_format).strides_of(spec.shape) or like_strides(spec.shape, spec.strides)
+    wanted = (format_ or preserve_format).strides_of(spec.shape) or like_strides(
+        spec.shape, spec.strides
+    )
     if wanted != moved.spec.strides and spec.numel:
         moved = _fresh_copy(moved, wanted, dtype)
     return _recorded("to_copy", self, moved)
@@ -131,7 +146,11 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             device = value
     options = dict(zip(("non_blocking", "copy"), flags, strict=False)) | kwargs
     unknown = set(options) - {"non_blocking", "copy", "memory_format"}
-    check(not unknown, TypeError, f"to() received an unexpected keyword argument: {', '.join(unknown)}")
+    check(
+        not unknown,
+        TypeError,
+        f"to() received an unexpected keyword argument: {', '.join(unknown)}",
+    )
     check(
         dtype is None or isinstance(dtype, DType),
         TypeError,
@@ -149,7 +168,9 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
 
 @composite(METHOD)
-def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
+def cuda(
+    self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
     """The tensor on a GPU, the current one by default; itself if it is there already."""
     if isinstance(device, int) and not isinstance(device, bool):
         device = Device("cuda", device)
@@ -167,7 +188,8 @@ def cpu(self: Tensor, memory_format: Any = None) -> Tensor:
 def _define_casts() -> None:
     for dtype in dtypes.ALL:
         names = {"bool": ("bool",), "uint8": ("byte",), "int8": ("char",)}.get(
-            dtype.name, tuple(filter(None, (dtype.alias, dtype.name if dtype is dtypes.bfloat16 else "")))
+            dtype.name,
+            tuple(filter(None, (dtype.alias, dtype.name if dtype is dtypes.bfloat16 else ""))),
         )
         for name in names:
 
@@ -192,14 +214,16 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Write `src`, broadcast, cast and moved, into this tensor."""
     if not isinstance(src, Tensor):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}"
+        )
     check_write(self)
     own, source = self._array.spec, src._array.spec
     check(
         _broadcasts(source.shape, own.shape),
         RuntimeError,
-        f"The size of tensor a ({list(own.shape)}) must match the size of tensor b ({list(source.shape)}): copy_ "
-        "broadcasts its source to the target, never the other way",
+        f"The size of tensor a ({list(own.shape)}) must match the size of tensor b "
+        f"({list(source.shape)}): copy_ broadcasts its source to the target, never the other way",
     )
     check(
         source.device is not META or own.device is META,
@@ -216,20 +240,29 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
             check_overlap(self._array, array)
         copy_into(self._array, array)
     written(self)
-    if modes.state.grad and (needs_grad(self) or needs_grad(src)) and dispatch.is_differentiable(own.dtype):
-        node = node_type(OverwriteNode, "copy_backwards")(dispatch.edges_of([_value_before(self), src]), (own,))
+    if (
+        modes.state.grad
+        and (needs_grad(self) or needs_grad(src))
+        and dispatch.is_differentiable(own.dtype)
+    ):
+        node = node_type(OverwriteNode, "copy_backwards")(
+            dispatch.edges_of([_value_before(self), src]), (own,)
+        )
         node.source = source
         rebind(self, node, 0)
     return self
 
 
 def _value_before(tensor: Tensor) -> Tensor | None:
-    """Where zeros go when a tensor is written over; nowhere for a view, whose base cuts them out."""
+    """Where zeros go when a tensor is written over; nowhere for a view, whose base cuts them
+    out."""
     return tensor if tensor._base is None else None
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    return len(shape) <= len(target) and all(a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False))
+    return len(shape) <= len(target) and all(
+        a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False)
+    )
 
 
 @composite(METHOD)
@@ -245,14 +278,17 @@ def fill_(self: Tensor, value: Any) -> Tensor:
         check(
             value.ndim == 0,
             RuntimeError,
-            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions.",
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            "dimensions.",
         )
         return copy_(self, value if value.device is self.device else value.to(self.device))
     check_write(self)
     fill(self._array, fill_value(self._array.spec.dtype, value))
     written(self)
     if modes.state.grad and needs_grad(self):
-        node = node_type(OverwriteNode, "fill")(dispatch.edges_of([_value_before(self)]), (self._array.spec,))
+        node = node_type(OverwriteNode, "fill")(
+            dispatch.edges_of([_value_before(self)]), (self._array.spec,)
+        )
         node.source = None
         rebind(self, node, 0)
     return self
@@ -288,16 +324,21 @@ def tolist(self: Tensor) -> Any:
 
 @composite(METHOD)
 def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
-    """The elements as an ndarray that shares the memory; force=True detaches and copies to the CPU first."""
+    """The elements as an ndarray that shares the memory; force=True detaches and copies to the CPU
+    first."""
     if force:
         return numpy(self.detach().cpu())
     check(
         self.device.type != "cuda",
         TypeError,
-        f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
-        "first.",
+        f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy the "
+        "tensor to host memory first.",
     )
-    check(self.device is CPU, TypeError, f"can't convert {self.device} tensor to numpy: it has no elements")
+    check(
+        self.device is CPU,
+        TypeError,
+        f"can't convert {self.device} tensor to numpy: it has no elements",
+    )
     check(
         not self.requires_grad,
         RuntimeError,
@@ -307,7 +348,8 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
     check(
         not unknown,
         TypeError,
-        f"Got unsupported ScalarType {self.dtype.title}: NumPy has no such dtype; convert with .float() first",
+        f"Got unsupported ScalarType {self.dtype.title}: NumPy has no such dtype; convert with "
+        ".float() first",
     )
     return self._array.host()
 
@@ -324,7 +366,11 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
 def _python_number(self: Tensor, kind: type) -> Any:
     value = item(self)
     if isinstance(value, complex) and kind is not complex:
-        check(value.imag == 0, RuntimeError, f"value cannot be converted to type {kind.__name__} without overflow")
+        check(
+            value.imag == 0,
+            RuntimeError,
+            f"value cannot be converted to type {kind.__name__} without overflow",
+        )
         value = value.real
     return kind(value)
 
@@ -369,7 +415,8 @@ def __bool__(self: Tensor) -> bool:
 
 @composite(METHOD)
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in page-locked host memory, which GPUs read without staging; itself if it is pinned."""
+    """A copy in page-locked host memory, which GPUs read without staging; itself if it is
+    pinned."""
     check(
         self.device is CPU,
         RuntimeError,

@@ -18,7 +18,8 @@ OPERANDS = (Tensor, int, float, bool, complex)
 
 
 def _fast(op: Any) -> Callable[[Any, Any], Any]:
-    """The binary operator of an elementwise op: plan and result with as little as possible in between."""
+    """The binary operator of an elementwise op: plan and result with as little as possible in
+    between."""
     plans, extra = op.plans, tuple(op.key_tail())
     bound = tuple(op.defaults[2:])
 
@@ -28,13 +29,19 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
             return slow(a, b)
         number = kind is float or kind is int
         array = a._array
-        plan = plans.get((array.spec, kind, *extra) if number else (array.spec, b._array.spec, *extra))
+        plan = plans.get(
+            (array.spec, kind, *extra) if number else (array.spec, b._array.spec, *extra)
+        )
         if plan is None or _slot[0] is not None:
             return op.run((a, b, *bound))
         out = _new(Tensor)
         out._array = plan.runner(array, b if number else b._array)
         if (
-            (a._requires_grad or a._base is not None or (not number and (b._requires_grad or b._base is not None)))
+            (
+                a._requires_grad
+                or a._base is not None
+                or (not number and (b._requires_grad or b._base is not None))
+            )
             and _state.grad
             and plan.differentiable
         ):
@@ -59,7 +66,10 @@ def _install(symbol: str, op: Any, inplace: bool = True) -> None:
 
     def reflected(self: Any, other: Any) -> Any:
         if not isinstance(self, Tensor):
-            raise TypeError(f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a '{type(self).__name__}' object")
+            raise TypeError(
+                f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a "
+                f"'{type(self).__name__}' object"
+            )
         return op(_number_or_tensor(other), self) if isinstance(other, OPERANDS) else NotImplemented
 
     binary = _fast(op)

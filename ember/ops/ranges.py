@@ -17,8 +17,15 @@ from ember.errors import check
 
 
 @composite(FUNCTION | OUT)
-def arange(*bounds: Any, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **kw: Any) -> Tensor:
-    """Numbers from start (0) to before end in steps of step (1). arange(end), arange(start, end, step)."""
+def arange(
+    *bounds: Any,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **kw: Any,
+) -> Tensor:
+    """Numbers from start (0) to before end in steps of step (1). arange(end), arange(start, end,
+    step)."""
     start, end, step = _bounds(bounds, kw)
     numbers = [n.item() if isinstance(n, (Tensor, np.generic)) else n for n in (start, end, step)]
     if dtype is None:
@@ -52,12 +59,18 @@ def _bounds(bounds: tuple[Any, ...], kw: dict[str, Any]) -> tuple[Any, Any, Any]
         named.pop(name, None)
     positions = ("end",) if len(bounds) == 1 and "end" not in named else ("start", "end", "step")
     named = {**dict(zip(positions, bounds, strict=False)), **named}
-    check("end" in named and len(bounds) <= 3, TypeError, "arange() takes (end), (start, end) or (start, end, step)")
+    check(
+        "end" in named and len(bounds) <= 3,
+        TypeError,
+        "arange() takes (end), (start, end) or (start, end, step)",
+    )
     return named.get("start", 0), named["end"], named.get("step", 1)
 
 
 @composite(FUNCTION | OUT, name="range")
-def range_(start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None) -> Tensor:
+def range_(
+    start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None
+) -> Tensor:
     """Deprecated: from start to end, both included."""
     count = int((end - start) / step) + 1
     dtype = dtype or modes.get_default_dtype()
@@ -80,7 +93,9 @@ def linspace(
     check(steps >= 0, RuntimeError, "number of steps must be non-negative")
     start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
     complex_ = isinstance(start, complex) or isinstance(end, complex)
-    dtype = dtype or (modes.get_default_dtype().to_complex() if complex_ else modes.get_default_dtype())
+    dtype = dtype or (
+        modes.get_default_dtype().to_complex() if complex_ else modes.get_default_dtype()
+    )
     work = np.complex128 if dtype.is_complex else np.float64
     index = np.arange(steps)
     step = (end - start) / (steps - 1) if steps > 1 else 0
@@ -88,7 +103,9 @@ def linspace(
         start, end = int(start), int(end)
         step = np.float32((end - start) / (steps - 1)) if steps > 1 else 0
         low = np.trunc(start + (np.float32(step) * index.astype(np.float32))).astype(np.int64)
-        high = np.trunc(end - (np.float32(step) * (steps - 1 - index).astype(np.float32))).astype(np.int64)
+        high = np.trunc(end - (np.float32(step) * (steps - 1 - index).astype(np.float32))).astype(
+            np.int64
+        )
         values = np.where(index < steps // 2, low, high)
     else:
         low, high = start + work(step) * index, end - work(step) * (steps - 1 - index)
@@ -132,4 +149,6 @@ def eye(
     check(n >= 0, RuntimeError, f"n must be greater or equal to 0, got {n}")
     check(m is None or m >= 0, RuntimeError, f"m must be greater or equal to 0, got {m}")
     dtype = dtype or modes.get_default_dtype()
-    return finish(from_values(np.eye(n, m).astype(dtype.numpy), dtype, place(device)), requires_grad)
+    return finish(
+        from_values(np.eye(n, m).astype(dtype.numpy), dtype, place(device)), requires_grad
+    )

@@ -57,7 +57,8 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 def _implicit_dim(name: str, ndim: int) -> int:
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
         UserWarning,
         stacklevel=4,
     )
@@ -83,7 +84,7 @@ _functional("softmin", softmax, negate=True)
 
 @rowwise()
 def normalized(input: Any, eps: Any) -> Any:
-    """(x - mean) / sqrt(variance + eps) over a row: layer_norm without its affine part. Ba et al. 2016."""
+    """(x - mean) / sqrt(variance + eps) over a row: layer_norm's core. Ba et al. 2016."""
     apart = input - p.row_mean(input)
     return apart * p.rsqrt(p.row_mean(apart * apart) + eps)
 

@@ -51,7 +51,8 @@ sort_op.grad = lambda g, input_spec, dim, result: _put_back(g[0], input_spec, di
 
 @composite(PLAIN)
 def sort(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-    """(values, indices) in order along `dim` (the last), ascending or descending; NaN counts as the greatest.
+    """(values, indices) in order along `dim` (the last), ascending or descending; NaN counts as the
+    greatest.
 
     >>> import ember as torch
     >>> torch.sort(torch.tensor([3, 1, 2])).values
@@ -140,7 +141,8 @@ def kthvalue_op(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
 
 @library_op(Library.mode, upcast=False, name="mode")
 def mode_op(input: Tensor, dim: int, keepdim: bool) -> Any:
-    """The most frequent element along a dim (the smallest of equally frequent ones), and where it is."""
+    """The most frequent element along a dim (the smallest of equally frequent ones), and where it
+    is."""
     return _chosen(input, dim, keepdim)
 
 
@@ -208,12 +210,17 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 
 @library_op(Library.unique, upcast=False, name="unique")
-def unique_op(input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None) -> None:
-    """The different elements (or slices along dim), where each came to, and how often each stands."""
+def unique_op(
+    input: Tensor, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
+) -> None:
+    """The different elements (or slices along dim), where each came to, and how often each
+    stands."""
 
 
 @library_op(Library.unique_consecutive, upcast=False, name="unique_consecutive")
-def unique_consecutive_op(input: Tensor, return_inverse: bool, return_counts: bool, dim: int | None) -> None:
+def unique_consecutive_op(
+    input: Tensor, return_inverse: bool, return_counts: bool, dim: int | None
+) -> None:
     """Elements (or slices) that differ from the one before, with inverse and counts."""
 
 
@@ -231,7 +238,8 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Any:
-    """The different elements (or slices along `dim`), with the inverse and the counts where asked for."""
+    """The different elements (or slices along `dim`), with the inverse and the counts where asked
+    for."""
     wrapped = None if dim is None else wrap_dim(dim, input.ndim)
     found = unique_op(input.detach(), sorted, True, True, wrapped)
     return _requested(found, return_inverse, return_counts)
@@ -241,7 +249,8 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
-    """Elements (or slices along `dim`) that differ from the one before, with inverse and counts where asked for."""
+    """Elements (or slices along `dim`) that differ from the one before, with inverse and counts
+    where asked for."""
     wrapped = None if dim is None else wrap_dim(dim, input.ndim)
     found = unique_consecutive_op(input.detach(), True, True, wrapped)
     return _requested(found, return_inverse, return_counts)
@@ -254,12 +263,17 @@ def isin_op(elements: Tensor, test_elements: Tensor, invert: bool) -> Spec:
 
 
 @composite(FUNCTION | OUT)
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element is (or, inverted, is not) among `test_elements`; either may be a number."""
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether each element is (or, inverted, is not) among `test_elements`; either may be a
+    number."""
     dtype = promoted([elements, test_elements])
     like = elements if isinstance(elements, Tensor) else test_elements
     first, second = (
-        x.detach().to(dtype) if isinstance(x, Tensor) else tensor(x, dtype=dtype, device=like.device)
+        x.detach().to(dtype)
+        if isinstance(x, Tensor)
+        else tensor(x, dtype=dtype, device=like.device)
         for x in (elements, test_elements)
     )
     return isin_op(first, second.reshape(-1), invert)
@@ -269,7 +283,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 
 @library_op(Library.searchsorted, upcast=False, name="searchsorted")
-def searchsorted_op(sorted_sequence: Tensor, values: Tensor, right: bool, sorter: Tensor | None) -> Spec:
+def searchsorted_op(
+    sorted_sequence: Tensor, values: Tensor, right: bool, sorter: Tensor | None
+) -> Spec:
     """Where each value would stand in an ordered sequence."""
     return values.spec.with_shape(tuple(values.shape)).with_dtype(dtypes.int64)
 
@@ -284,50 +300,66 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where each value would be inserted into an ordered sequence (its last dim), left or right of equal ones."""
-    check(side in (None, "left", "right"), RuntimeError, f"side can only be 'left' or 'right' but got {side}")
+    """Where each value would be inserted into an ordered sequence (its last dim), left or right of
+    equal ones."""
+    check(
+        side in (None, "left", "right"),
+        RuntimeError,
+        f"side can only be 'left' or 'right' but got {side}",
+    )
     check(
         not (side == "left" and right),
         RuntimeError,
         "side and right can't be set to opposites, got side of left while right was True",
     )
-    values = input if isinstance(input, Tensor) else tensor(input, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
+    values = (
+        input
+        if isinstance(input, Tensor)
+        else tensor(input, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
+    )
     check(
         sorted_sequence.ndim > 0,
         RuntimeError,
-        "input value can be a scalar only when boundaries tensor dimension is 1, but we got boundaries tensor dim(0)",
+        "input value can be a scalar only when boundaries tensor dimension is 1, but we got "
+        "boundaries tensor dim(0)",
     )
     check(
         sorted_sequence.ndim == 1 or values.shape[:-1] == sorted_sequence.shape[:-1],
         RuntimeError,
-        "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor "
-        f"and input value tensor must match, but we got boundaries tensor {list(sorted_sequence.shape)} and input value "
-        f"tensor {list(values.shape)}",
+        "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+        "dimensions of boundaries tensor and input value tensor must match, but we got boundaries "
+        f"tensor {list(sorted_sequence.shape)} and input value tensor {list(values.shape)}",
     )
     check(
         values.dtype is sorted_sequence.dtype,
         RuntimeError,
-        "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but got boundary tensor "
-        f"{sorted_sequence.dtype.title} and input value tensor {values.dtype.title}",
+        "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but "
+        f"got boundary tensor {sorted_sequence.dtype.title} and input value tensor "
+        f"{values.dtype.title}",
     )
     if sorter is not None:
         check(
             sorter.shape == sorted_sequence.shape,
             RuntimeError,
-            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
-            f"{list(sorted_sequence.shape)} and got sorter tensor {list(sorter.shape)}",
+            "torch.searchsorted(): boundary and sorter must have the same size, but got boundary "
+            f"tensor {list(sorted_sequence.shape)} and got sorter tensor {list(sorter.shape)}",
         )
         check(
             sorter.dtype is dtypes.int64,
             RuntimeError,
-            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.dtype.title}",
+            "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
+            f"{sorter.dtype.title}",
         )
-    found = searchsorted_op(sorted_sequence.detach(), values.detach(), right or side == "right", sorter)
+    found = searchsorted_op(
+        sorted_sequence.detach(), values.detach(), right or side == "right", sorter
+    )
     return found.to(dtypes.int32) if out_int32 else found
 
 
 @composite(FUNCTION | OUT)
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(
+    input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
     """The index of the bucket between ordered boundaries that each value falls in."""
     check(
         boundaries.ndim == 1,
@@ -353,7 +385,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if not integral:
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.title}'")
     check(
-        input.ndim == 1 and (input.numel() == 0 or int(input.min()) >= 0),  # type: ignore[attr-defined]
+        # type: ignore[attr-defined]
+        input.ndim == 1 and (input.numel() == 0 or int(input.min()) >= 0),
         RuntimeError,
         "bincount only supports 1-d non-negative integral inputs.",
     )
@@ -373,8 +406,13 @@ def histc_op(input: Tensor, bins: int, min: Any, max: Any) -> Spec:
 
 @composite(PLAIN)
 def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
-    """How many elements fall in each of `bins` equal parts of [min, max] (0, 0: of the elements' range)."""
-    check(bins > 0, RuntimeError, f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    """How many elements fall in each of `bins` equal parts of [min, max] (0, 0: of the elements'
+    range)."""
+    check(
+        bins > 0,
+        RuntimeError,
+        f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0",
+    )
     check(min <= max, RuntimeError, "torch.histc: max must be larger than min")
     if input.dtype.category < dtypes.FLOAT:
         raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{input.dtype.title}'")

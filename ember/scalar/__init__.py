@@ -1,1 +1,2 @@
-"""The scalar language: formulas over one element, from which every device's kernels and derivatives follow."""
+"""The scalar language: formulas over one element, from which every device's kernels and derivatives
+follow."""

@@ -1,7 +1,7 @@
 """Derivatives of formulas: tangents for elementwise ones, adjoints for row programs.
 
-Tangents keep `where` outermost: the derivative of where(x > 0, sqrt(x), 0) is where(x > 0, dx/(2 sqrt(x)), 0), which
-is 0 at 0, while the adjoint form would multiply an infinity by 0.
+Tangents keep `where` outermost: the derivative of where(x > 0, sqrt(x), 0) is where(x > 0, dx/(2
+sqrt(x)), 0), which is 0 at 0, while the adjoint form would multiply an infinity by 0.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def has_rows(root: Expr) -> bool:
 
 
 def tangent(root: Expr, name: str, seed: Expr) -> Expr | None:
-    """The derivative of `root` by the variable `name`, times `seed`; None if it is zero everywhere."""
+    """The derivative of `root` by the variable `name`, times `seed`; None if it is zero
+    everywhere."""
     known: dict[Expr, Expr | None] = {}
     for node in topological([root]):
         known[node] = _tangent_of(node, known, name, seed)
@@ -48,7 +49,11 @@ def _tangent_of(node: Expr, known: dict[Expr, Expr | None], name: str, seed: Exp
     if node.op == "where":
         condition, a, b = node.args
         da, db = known[a], known[b]
-        return None if _is_zero(da) and _is_zero(db) else make("where", condition, _or_zero(da), _or_zero(db))
+        return (
+            None
+            if _is_zero(da) and _is_zero(db)
+            else make("where", condition, _or_zero(da), _or_zero(db))
+        )
     moving = [i for i, arg in enumerate(node.args) if not _is_zero(known[arg])]
     partials = TABLE[node.op].partials
     if not moving or partials is None:

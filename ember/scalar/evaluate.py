@@ -1,4 +1,5 @@
-"""A formula as a NumPy function: the reference meaning of every op, and the path for small arrays."""
+"""A formula as a NumPy function: the reference meaning of every op, and the path for small
+arrays."""
 
 from __future__ import annotations
 
@@ -21,8 +22,13 @@ def numpy_function(name: str) -> Any:
 
 
 def single_ufunc(roots: tuple[Expr, ...], names: list[str]) -> Any:
-    """The ufunc that a formula is, if it is just one primitive of its variables in order; else None."""
-    if len(roots) != 1 or [a.value if a.op == "var" else None for a in roots[0].args] != names or not names:
+    """The ufunc that a formula is, if it is just one primitive of its variables in order; else
+    None."""
+    if (
+        len(roots) != 1
+        or [a.value if a.op == "var" else None for a in roots[0].args] != names
+        or not names
+    ):
         return None
     function = numpy_function(roots[0].op) if roots[0].op in TABLE else None
     return function if isinstance(function, np.ufunc) else None
@@ -67,7 +73,8 @@ def compile_numpy(
 
 
 def constant(value: Any, compute: Any) -> Any:
-    """A constant of a formula in the compute dtype (booleans and numbers beyond it stay what they are)."""
+    """A constant of a formula in the compute dtype (booleans and numbers beyond it stay what they
+    are)."""
     if isinstance(value, (bool, np.bool_)):
         return np.bool_(value)
     kind = np.dtype(compute).kind

@@ -1,4 +1,5 @@
-"""`Expr`: a formula as a graph. Equal expressions are the same object, so common parts are found by identity."""
+"""`Expr`: a formula as a graph. Equal expressions are the same object, so common parts are found by
+identity."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def as_expr(value: Any) -> Expr:
 
 
 def make(op: str, *args: Any) -> Expr:
-    """The primitive `op` of its arguments, after the few simplifications that never change a value."""
+    """The primitive `op` of its arguments, after the few simplifications that never change a
+    value."""
     return _simplified(op, tuple(as_expr(a) for a in args))
 
 
@@ -133,7 +135,9 @@ def _simplified(op: str, args: tuple[Expr, ...]) -> Expr:
             return args[0]
         if _is(args[1], 2):
             return make("mul", args[0], args[0])
-    elif op in ("real", "conj") and args[0].op == "const" and not isinstance(args[0].value, complex):
+    elif (
+        op in ("real", "conj") and args[0].op == "const" and not isinstance(args[0].value, complex)
+    ):
         return args[0]
     return _intern(op, args, None)
 
@@ -160,7 +164,8 @@ def variables(*roots: Expr) -> list[str]:
 
 
 def substitute(root: Expr, replacement: Callable[[Expr], Expr | None]) -> Expr:
-    """`root` with each node for which `replacement` gives another one replaced (not looking below it)."""
+    """`root` with each node for which `replacement` gives another one replaced (not looking below
+    it)."""
     done: dict[Expr, Expr] = {}
 
     def visit(node: Expr) -> Expr:

@@ -1,7 +1,8 @@
 """The primitives: what each computes with NumPy, its C name, and its partial derivatives.
 
-A row: result type, NumPy function, C text, partials. A partial is a function of the arguments and the result `y`
-returning one expression an argument, or None where the derivative is zero everywhere it exists.
+A row: result type, NumPy function, C text, partials. A partial is a function of the arguments and
+the result `y` returning one expression an argument, or None where the derivative is zero everywhere
+it exists.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class Primitive(NamedTuple):
 TABLE: dict[str, Primitive] = {}
 
 
-def _row(name: str, function: Any, c: str, partials: Partials | None = None, result: str = "same") -> None:
+def _row(
+    name: str, function: Any, c: str, partials: Partials | None = None, result: str = "same"
+) -> None:
     TABLE[name] = Primitive(name, function, result, c, partials)
 
 
@@ -94,7 +97,8 @@ def _is_integral(x: Any) -> bool:
 
 
 def _power(x: Any, n: Any) -> Any:
-    """x to the power n; for integers with n < 0 the integer part of 1 / x^-n, where NumPy raises."""
+    """x to the power n; for integers with n < 0 the integer part of 1 / x^-n, where NumPy
+    raises."""
     if not _is_integral(n) or not np.any(np.less(n, 0)):
         return np.power(x, n)
     inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), 1 - 2 * (n & 1), 0))
@@ -153,7 +157,8 @@ def _polynomial(name: str) -> Any:
 
 
 def _turn(z: Any) -> Any:
-    """The direction in which a complex number's angle grows, over its magnitude: i z / |z|²; 0 for real ones."""
+    """The direction in which a complex number's angle grows, over its magnitude: i z / |z|²; 0 for
+    real ones."""
     return 1j * z / (z.real**2 + z.imag**2) if np.iscomplexobj(z) else z * 0
 
 
@@ -205,9 +210,16 @@ _row("trunc", np.trunc, "trunc({0})")
 _row("round", _fix_round, "rint({0})")
 _row("floor_divide", _dividing(_floored), "floor_divide({0}, {1})")
 _row("trunc_divide", _dividing(_truncated), "trunc_divide({0}, {1})")
-_row("remainder", _dividing(np.remainder), "remainder({0}, {1})", lambda a, b, y: (1, -make("floor", a / b)))
+_row(
+    "remainder",
+    _dividing(np.remainder),
+    "remainder({0}, {1})",
+    lambda a, b, y: (1, -make("floor", a / b)),
+)
 _row("fmod", _dividing(np.fmod), "fmod({0}, {1})", lambda a, b, y: (1, -make("trunc", a / b)))
-_row("copysign", np.copysign, "copysign({0}, {1})", lambda a, b, y: (where(eq(a, 0), 0, y / a), None))
+_row(
+    "copysign", np.copysign, "copysign({0}, {1})", lambda a, b, y: (where(eq(a, 0), 0, y / a), None)
+)
 _row("hypot", np.hypot, "hypot({0}, {1})", lambda a, b, y: (a / y, b / y))
 _row("exponent", _exponent, "exponent({0})")
 _row("ldexp", lambda x, n: np.ldexp(x, n.astype(np.int32)), "ldexp({0}, {1})")
@@ -243,7 +255,12 @@ _row("tan", np.tan, "tan({0})", lambda a, y: (1 + y * y,))
 _row("asin", np.arcsin, "asin({0})", lambda a, y: (make("rsqrt", 1 - a * a),))
 _row("acos", np.arccos, "acos({0})", lambda a, y: (-make("rsqrt", 1 - a * a),))
 _row("atan", np.arctan, "atan({0})", lambda a, y: (1 / (a * a + 1),))
-_row("atan2", np.arctan2, "atan2({0}, {1})", lambda a, b, y: (b / (a * a + b * b), -a / (a * a + b * b)))
+_row(
+    "atan2",
+    np.arctan2,
+    "atan2({0}, {1})",
+    lambda a, b, y: (b / (a * a + b * b), -a / (a * a + b * b)),
+)
 _row("sinh", np.sinh, "sinh({0})", lambda a, y: (make("cosh", a),))
 _row("cosh", np.cosh, "cosh({0})", lambda a, y: (make("sinh", a),))
 _row("tanh", np.tanh, "tanh({0})", lambda a, y: (1 - y * y,))
@@ -258,7 +275,12 @@ _row("erfinv", "erfinv", "erfinv({0})", lambda a, y: (HALF_SQRT_PI * make("exp",
 _row("erfcx", "erfcx", "erfcx({0})", lambda a, y: (2 * a * y - TWO_OVER_SQRT_PI,))
 _row("lgamma", _lgamma, "lgamma({0})", lambda a, y: (make("digamma", a),))
 _row("digamma", "psi", "digamma({0})", lambda a, y: (make("polygamma", 1, a),))
-_row("polygamma", _polygamma, "polygamma({0}, {1})", lambda n, a, y: (None, make("polygamma", n + 1, a)))
+_row(
+    "polygamma",
+    _polygamma,
+    "polygamma({0}, {1})",
+    lambda n, a, y: (None, make("polygamma", n + 1, a)),
+)
 _row("zeta", "zeta", "zeta({0}, {1})", lambda s, q, y: (None, -s * make("zeta", s + 1, q)))
 _row("i0", "i0", "i0({0})", lambda a, y: (make("i1", a),))
 _row("i0e", "i0e", "i0e({0})", lambda a, y: (make("i1e", a) - make("sign", a) * y,))
@@ -269,8 +291,18 @@ _row(
     "i1e({0})",
     lambda a, y: (where(eq(a, 0), 0.5, make("i0e", a) - y * (make("sign", a) + 1 / a)),),
 )
-_row("ndtr", "ndtr", "ndtr({0})", lambda a, y: (make("exp", -0.5 * (a * a)) / math.sqrt(2 * math.pi),))
-_row("ndtri", "ndtri", "ndtri({0})", lambda a, y: (math.sqrt(2 * math.pi) * make("exp", 0.5 * (y * y)),))
+_row(
+    "ndtr",
+    "ndtr",
+    "ndtr({0})",
+    lambda a, y: (make("exp", -0.5 * (a * a)) / math.sqrt(2 * math.pi),),
+)
+_row(
+    "ndtri",
+    "ndtri",
+    "ndtri({0})",
+    lambda a, y: (math.sqrt(2 * math.pi) * make("exp", 0.5 * (y * y)),),
+)
 _row(
     "log_ndtr",
     "log_ndtr",
@@ -335,7 +367,6 @@ _row("angle", np.angle, "angle({0})", None, "real")
 _row("turn", _turn, "turn({0})")
 
 
-
 def _share(wins: Expr, a: Expr, b: Expr) -> tuple[Expr, Expr]:
     """Partials of a maximum or minimum: half to each of two equal arguments."""
     tie = eq(a, b)
@@ -382,7 +413,19 @@ def stop(e: Any) -> Expr:
 def __getattr__(name: str) -> Callable[..., Expr]:
     if name in TABLE:
         return _function(name)
-    raise AttributeError(f"the scalar language has no primitive {name!r}; it has {', '.join(sorted(TABLE))}")
+    raise AttributeError(
+        f"the scalar language has no primitive {name!r}; it has {', '.join(sorted(TABLE))}"
+    )
 
 
-__all__ = ["TABLE", "Primitive", "as_expr", "row_max", "row_mean", "row_size", "row_sum", "stop", "where"]
+__all__ = [
+    "TABLE",
+    "Primitive",
+    "as_expr",
+    "row_max",
+    "row_mean",
+    "row_size",
+    "row_sum",
+    "stop",
+    "where",
+]

@@ -1,4 +1,6 @@
-"""`checkpoint`: run a part of a model without keeping its intermediate values, and run it again in backward."""
+"""`checkpoint`: run a part of a model without keeping its intermediate values, and run it again
+in backward.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ class _Surroundings:
         self.autocast = modes.state.autocast
         self.states = []
         if preserve_rng_state:
-            self.states = [(g, g.get_state()) for g in (default_of(d) for d in {CPU, *places} if d.type != "meta")]
+            self.states = [
+                (g, g.get_state())
+                for g in (default_of(d) for d in {CPU, *places} if d.type != "meta")
+            ]
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
@@ -50,7 +55,9 @@ class _Surroundings:
 
 
 class CheckpointFunction(Function):
-    """The reentrant form: a function whose backward runs the part again and goes backward through it."""
+    """The reentrant form: a function whose backward runs the part again and goes backward
+    through it.
+    """
 
     @staticmethod
     def forward(ctx: Any, run_function: Any, preserve_rng_state: bool, *args: Any) -> Any:
@@ -71,9 +78,15 @@ class CheckpointFunction(Function):
             found = ctx.run_function(*inputs)
         outputs = found if isinstance(found, tuple) else (found,)
         live = [
-            (o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad
+            (o, g)
+            for o, g in zip(outputs, grads, strict=True)
+            if isinstance(o, Tensor) and o.requires_grad
         ]
-        check(live, RuntimeError, "none of output has requires_grad=True, this checkpoint() is not necessary")
+        check(
+            live,
+            RuntimeError,
+            "none of output has requires_grad=True, this checkpoint() is not necessary",
+        )
         backward([o for o, _ in live], [g for _, g in live])
         return (None, None, *[i.grad if isinstance(i, Tensor) else None for i in inputs])
 
@@ -88,14 +101,16 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """`function(*args)`, whose intermediate values are computed again in backward instead of being kept.
+    """`function(*args)`, whose intermediate values are computed again in backward instead of being
+    kept.
 
     use_reentrant=False works with every kind of argument, nested containers and `autograd.grad`.
     """
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is "
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is "
             "recommended.",
             UserWarning,
             stacklevel=2,
@@ -105,7 +120,9 @@ def checkpoint(
         check(not kwargs, ValueError, f"Unexpected keyword arguments: {','.join(kwargs)}")
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             warnings.warn(
-                "None of the inputs have requires_grad=True. Gradients will be None", UserWarning, stacklevel=2
+                "None of the inputs have requires_grad=True. Gradients will be None",
+                UserWarning,
+                stacklevel=2,
             )
         return CheckpointFunction.apply(function, preserve, *args)
     with _Recomputed(function, args, kwargs, _Surroundings(preserve, args), context_fn):
@@ -113,10 +130,19 @@ def checkpoint(
 
 
 class _Recomputed(saved_tensors_hooks):
-    """The form without reentry: what would be saved is a place, filled by one second run when backward asks."""
+    """The form without reentry: what would be saved is a place, filled by one second run when
+    backward asks.
+    """
 
-    def __init__(self, function: Any, args: Any, kwargs: Any, surroundings: _Surroundings, context_fn: Any):
-        self.function, self.args, self.kwargs, self.surroundings = function, args, kwargs, surroundings
+    def __init__(
+        self, function: Any, args: Any, kwargs: Any, surroundings: _Surroundings, context_fn: Any
+    ):
+        self.function, self.args, self.kwargs, self.surroundings = (
+            function,
+            args,
+            kwargs,
+            surroundings,
+        )
         self.contexts = context_fn() if context_fn is not None else None
         self.count = 0
         self.values: dict[int, Tensor] = {}
@@ -145,8 +171,10 @@ class _Recomputed(saved_tensors_hooks):
         check(
             place in self.values,
             CheckpointError,
-            "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
-            f"recomputation.\nNumber of tensors saved during forward: {self.count}\nNumber of tensors saved during "
+            "torch.utils.checkpoint: A different number of tensors was saved during the original "
+            "forward and "
+            f"recomputation.\nNumber of tensors saved during forward: {self.count}\nNumber of "
+            "tensors saved during "
             f"recomputation: {len(self.values)}.",
         )
         return self.values.pop(place)
@@ -160,14 +188,18 @@ class _Recomputed(saved_tensors_hooks):
 
         inner = saved_tensors_hooks(keep, lambda place: found[place])
         again = self.contexts[1] if self.contexts is not None else contextlib.nullcontext()
-        args = [a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in self.args]
+        args = [
+            a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a
+            for a in self.args
+        ]
         with modes.enable_grad(), self.surroundings.restored(), again, inner:
             self.function(*args, **self.kwargs)
         for place, (tensor, spec) in enumerate(zip(found, self.specs, strict=False)):
             check(
                 tensor.spec is spec,
                 CheckpointError,
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                "torch.utils.checkpoint: Recomputed values for the following tensors have "
+                "different metadata than "
                 f"during the forward pass: {spec} then, {tensor.spec} now",
             )
             self.values[place] = tensor

@@ -1,7 +1,7 @@
 """Floating-point flags are not warnings here: 1/0 is inf, as on every device.
 
-`np.errstate` costs more than a small op, so the prepared state is set in NumPy's own context variable where the
-NumPy at hand has it (2.x), and through `np.errstate` elsewhere.
+`np.errstate` costs more than a small op, so the prepared state is set in NumPy's own context
+variable where the NumPy at hand has it (2.x), and through `np.errstate` elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Calls become Python functions over ndarrays: a ufunc where the formula is one, else the formula's NumPy source."""
+"""Calls become Python functions over ndarrays: a ufunc where the formula is one, else the formula's
+NumPy source."""
 
 from __future__ import annotations
 
@@ -40,12 +41,23 @@ def arithmetic_type(dtype: DType) -> DType:
 
 def _prepare_map(call: MapCall) -> Runner:
     ufunc = single_ufunc(call.roots, list(call.names)) if not call.axes else None
-    compute = call.compute if ufunc is not None and call.compute is not bfloat16 else arithmetic_type(call.compute)
-    casts = [_cast_of(spec, name, call, compute) for spec, name in zip(call.in_specs, call.names, strict=True)]
+    compute = (
+        call.compute
+        if ufunc is not None and call.compute is not bfloat16
+        else arithmetic_type(call.compute)
+    )
+    casts = [
+        _cast_of(spec, name, call, compute)
+        for spec, name in zip(call.in_specs, call.names, strict=True)
+    ]
     out = call.out_specs[0]
     if ufunc is not None and not call.writes and _is_direct(call, casts, compute, ufunc):
         return _unary(ufunc, out) if len(casts) == 1 else _binary(ufunc, out)
-    function = ufunc if ufunc is not None else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
+    function = (
+        ufunc
+        if ufunc is not None
+        else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
+    )
     if call.writes:
         return _writing(function, casts, call)
     return _general(function, casts, call)
@@ -63,7 +75,9 @@ def _cast_of(spec: Any, name: str, call: MapCall, compute: DType) -> Any:
 def _is_direct(call: MapCall, casts: list[Any], compute: DType, ufunc: Any) -> bool:
     """Whether the ufunc of the operands is, without any more work, the fresh contiguous result."""
     out = call.out_specs[0]
-    plain = all(isinstance(s, Spec) and c is None for s, c in zip(call.in_specs, casts, strict=True))
+    plain = all(
+        isinstance(s, Spec) and c is None for s, c in zip(call.in_specs, casts, strict=True)
+    )
     full = any(isinstance(s, Spec) and s.shape == out.shape for s in call.in_specs)
     packed = all(isinstance(s, Spec) and s.contiguous for s in call.in_specs)
     if not (plain and full and packed and out.ndim and len(casts) <= 2 and out.numel):
@@ -165,7 +179,9 @@ def _writing(function: Any, casts: list[Any], call: MapCall) -> Runner:
         isinstance(function, np.ufunc)
         and len(positions) == 1
         and call.in_specs[positions[0]].dtype is call.compute
-        and all(c is None or not isinstance(s, Spec) for s, c in zip(call.in_specs, casts, strict=True))
+        and all(
+            c is None or not isinstance(s, Spec) for s, c in zip(call.in_specs, casts, strict=True)
+        )
         and call.out_specs[0].dtype is not bool_
     )
 
@@ -182,7 +198,9 @@ def _writing(function: Any, casts: list[Any], call: MapCall) -> Runner:
                     np.copyto(operands[position].host(), result, casting="unsafe")
         finally:
             leave(token)
-        return operands[positions[0]] if len(positions) == 1 else tuple(operands[p] for p in positions)
+        return (
+            operands[positions[0]] if len(positions) == 1 else tuple(operands[p] for p in positions)
+        )
 
     return run
 
@@ -199,7 +217,9 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
         token = enter()
         try:
             nd = a.host()
-            value = ufunc.reduce(nd if same else nd.astype(target), axes, keepdims=keepdim, **dtype, **initial)
+            value = ufunc.reduce(
+                nd if same else nd.astype(target), axes, keepdims=keepdim, **dtype, **initial
+            )
             return _store(np.asarray(value), out, [nd])
         finally:
             leave(token)

@@ -10,6 +10,7 @@ MODULES = (
     "arrays",
     "matmul",
     "indexing",
+    "scattering",
     "sorting",
     "scanning",
     "convolution",

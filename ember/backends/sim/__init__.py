@@ -1,4 +1,5 @@
-"""Simulated GPUs: the CPU's kernels by composition, with memories, queues and clocks of their own."""
+"""Simulated GPUs: the CPU's kernels by composition, with memories, queues and clocks of their
+own."""
 
 from ember.backends.sim.backend import SimBackend, configure, configured
 from ember.backends.sim.specification import parse

@@ -1,5 +1,5 @@
-"""Simulated GPUs as the provider of `cuda`: CPU kernels over memories that count, fill up, and cannot be reached
-from the host but by a copy."""
+"""Simulated GPUs as the provider of `cuda`: CPU kernels over memories that count, fill up, and
+cannot be reached from the host but by a copy."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class SimMemory(Memory):
         index = self.device.index
         free = self.capacity - self.allocated
         return (
-            f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {index} has a total capacity of "
-            f"{readable(self.capacity)} of which {readable(free)} is free. Of the allocated memory "
-            f"{readable(self.allocated)} is in use by tensors. Free some (del, smaller batches, checkpointing, half "
-            f"precision), or place part of the model on another device; torch.cuda.memory_summary({index}) shows what "
-            "is in use."
+            f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {index} has a total "
+            f"capacity of {readable(self.capacity)} of which {readable(free)} is free. Of the "
+            f"allocated memory {readable(self.allocated)} is in use by tensors. Free some (del, "
+            "smaller batches, checkpointing, half precision), or place part of the model on "
+            f"another device; torch.cuda.memory_summary({index}) shows what is in use."
         )
 
     def give_back(self, nbytes: int) -> None:
@@ -87,7 +87,9 @@ class SimMemory(Memory):
             return np.empty(nbytes, np.uint8)
         except MemoryError as error:
             self.give_back(nbytes)
-            raise OutOfMemoryError(self._full(nbytes) + " (the host that simulates it is full)") from error
+            raise OutOfMemoryError(
+                self._full(nbytes) + " (the host that simulates it is full)"
+            ) from error
 
     def adopt(self, storage: Any) -> None:
         """Let the storage give its memory back when it dies."""
@@ -119,7 +121,8 @@ def readable(nbytes: int) -> str:
 
 
 class SimQueue(Queue):
-    """In-order work with a simulated clock: each kernel takes the time that its bytes and operations would."""
+    """In-order work with a simulated clock: each kernel takes the time that its bytes and
+    operations would."""
 
     def __init__(self, model: GpuModel):
         self.model, self.now, self.launches = model, 0.0, 0
@@ -140,7 +143,8 @@ class SimQueue(Queue):
 
 
 class SimKernels(Kernels):
-    """The CPU's kernels, with results counted against the device's memory and time against its clock."""
+    """The CPU's kernels, with results counted against the device's memory and time against its
+    clock."""
 
     def __init__(self, memory: SimMemory, queue: SimQueue):
         self.cpu, self.memory, self.queue = CpuKernels(), memory, queue
@@ -185,7 +189,12 @@ def _operations(call: Call) -> float:
     specs = _specs(call.in_specs)
     if isinstance(call, LibraryCall) and call.kernel == "matmul" and call.out_specs:
         return float(2 * call.out_specs[0].numel * specs[0].shape[-1])
-    if isinstance(call, LibraryCall) and call.kernel.startswith("convolution") and call.out_specs and len(specs) > 1:
+    if (
+        isinstance(call, LibraryCall)
+        and call.kernel.startswith("convolution")
+        and call.out_specs
+        and len(specs) > 1
+    ):
         return float(18 * max(s.numel for s in (*specs, *call.out_specs)))
     return 0.0
 
@@ -202,7 +211,9 @@ class SimBackend(Backend):
         self.current_index = 0
         self.memories = [SimMemory(Device("cuda", i), model) for i in range(len(self.physical))]
         self.queues = [SimQueue(model) for _ in self.physical]
-        self.all_kernels = [SimKernels(m, q) for m, q in zip(self.memories, self.queues, strict=True)]
+        self.all_kernels = [
+            SimKernels(m, q) for m, q in zip(self.memories, self.queues, strict=True)
+        ]
 
     def device_count(self) -> int:
         """How many GPUs are visible."""
@@ -235,10 +246,12 @@ class SimBackend(Backend):
 
 
 def visible(count: int) -> list[int]:
-    """The physical GPUs that CUDA_VISIBLE_DEVICES names, by CUDA's rules: the list ends at the first bad entry."""
+    """The physical GPUs that CUDA_VISIBLE_DEVICES names, by CUDA's rules: the list ends at the
+    first bad entry."""
     if "CUDA_VISIBLE_DEVICE" in os.environ:
         warnings.warn(
-            "CUDA_VISIBLE_DEVICE is set, which CUDA does not read: the variable is CUDA_VISIBLE_DEVICES (with an S)",
+            "CUDA_VISIBLE_DEVICE is set, which CUDA does not read: the variable is "
+            "CUDA_VISIBLE_DEVICES (with an S)",
             UserWarning,
             stacklevel=2,
         )
@@ -259,7 +272,9 @@ def visible(count: int) -> list[int]:
 
 def _by_uuid(item: str, count: int) -> int | None:
     name = item.removeprefix("GPU-")
-    matches = [i for i in range(count) if name and f"e3be5000-5151-0000-0000-{i:012x}".startswith(name)]
+    matches = [
+        i for i in range(count) if name and f"e3be5000-5151-0000-0000-{i:012x}".startswith(name)
+    ]
     return matches[0] if len(matches) == 1 else None
 
 
@@ -267,8 +282,8 @@ _specification: list[str | None] = [None]
 
 
 def configure(text: str | None) -> None:
-    """Provide simulated GPUs as `cuda`, or none for None. ValueError for a bad specification; RuntimeError once GPUs
-    have been used."""
+    """Provide simulated GPUs as `cuda`, or none for None. ValueError for a bad specification;
+    RuntimeError once GPUs have been used."""
     check(
         "cuda" not in _backends or text == _specification[0],
         RuntimeError,

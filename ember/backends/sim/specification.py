@@ -1,15 +1,26 @@
-"""What simulated GPUs there are: `4`, `2x16GiB`, `2x80GiB:NAME`, and the machines that the numbers describe."""
+"""What simulated GPUs there are: `4`, `2x16GiB`, `2x80GiB:NAME`, and the machines that the numbers
+describe."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 GRAMMAR = "N[xMEMORY][:NAME], for example 4, 2x16GiB, 8x80GiB:H100"
-UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+UNITS = {
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
 
 
 class GpuModel(NamedTuple):
-    """What the simulated clock is told of a GPU: names and peak rates, from vendors' data sheets."""
+    """What the simulated clock is told of a GPU: names and peak rates, from vendors' data
+    sheets."""
 
     name: str
     memory: int  # bytes
@@ -50,8 +61,8 @@ def _bytes(text: str, whole: str) -> int:
         scale = UNITS[unit]
     except (ValueError, KeyError):
         raise ValueError(
-            f"simulated GPUs: the memory {text!r} of {whole!r} is not a number with a unit ({', '.join(UNITS)}); the form "
-            f"is {GRAMMAR}"
+            f"simulated GPUs: the memory {text!r} of {whole!r} is not a number with a unit "
+            f"({', '.join(UNITS)}); the form is {GRAMMAR}"
         ) from None
     if amount <= 0:
         raise ValueError(f"simulated GPUs: the memory of {whole!r} must be positive")

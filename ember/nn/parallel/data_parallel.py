@@ -16,12 +16,20 @@ from ember.nn.parallel.scatter_gather import gather, scatter_kwargs
 
 
 class DataParallel(Module):
-    """A module whose batches are shared out over several GPUs along `dim`, results gathered on `output_device`.
+    """A module whose batches are shared out over several GPUs along `dim`, results gathered on
+    `output_device`.
 
-    Parameters and buffers must be on device_ids[0] when it is called; without GPUs it is the module itself.
+    Parameters and buffers must be on device_ids[0] when it is called; without GPUs it is the module
+    itself.
     """
 
-    def __init__(self, module: Any, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0):
+    def __init__(
+        self,
+        module: Any,
+        device_ids: Sequence[Any] | None = None,
+        output_device: Any = None,
+        dim: int = 0,
+    ):
         super().__init__()
         if not is_available():
             self.module, self.device_ids = module, []
@@ -30,7 +38,9 @@ class DataParallel(Module):
         check(ids, RuntimeError, "no available devices were found")
         self.dim, self.module = dim, module
         self.device_ids = [index_of(d) for d in ids]
-        self.output_device = self.device_ids[0] if output_device is None else index_of(output_device)
+        self.output_device = (
+            self.device_ids[0] if output_device is None else index_of(output_device)
+        )
         self.src_device_obj = Device("cuda", self.device_ids[0])
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
@@ -43,8 +53,8 @@ class DataParallel(Module):
             check(
                 tensor.device is self.src_device_obj,
                 RuntimeError,
-                "module must have its parameters and buffers on device "
-                f"{self.src_device_obj} (device_ids[0]) but found one of them on device: {tensor.device}. Move it with "
+                f"module must have its parameters and buffers on device {self.src_device_obj} "
+                f"(device_ids[0]) but found one of them on device: {tensor.device}. Move it with "
                 f".to('{self.src_device_obj}') first",
             )
         given, named = scatter_kwargs(inputs, kwargs, self.device_ids, self.dim)

@@ -16,7 +16,8 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """`module(*input, **kwargs)` for each, in threads with the caller's modes; the first error is raised again."""
+    """`module(*input, **kwargs)` for each, in threads with the caller's modes; the first error is
+    raised again."""
     named = kwargs_tup or [{}] * len(modules)
     places = devices or [None] * len(modules)
     results: list[Any] = [None] * len(modules)
@@ -36,7 +37,9 @@ def parallel_apply(
     if len(modules) == 1:
         with cuda_device(places[0]):
             given = inputs[0]
-            return [modules[0](*(given if isinstance(given, (tuple, list)) else (given,)), **named[0])]
+            return [
+                modules[0](*(given if isinstance(given, (tuple, list)) else (given,)), **named[0])
+            ]
     threads = [threading.Thread(target=work, args=(i,)) for i in range(len(modules))]
     for thread in threads:
         thread.start()

@@ -1,4 +1,5 @@
-"""Copies of a module on other devices whose parameters are copies in the graph: gradients come back to the original."""
+"""Copies of a module on other devices whose parameters are copies in the graph: gradients come back
+to the original."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from ember.nn.parallel.scatter_gather import device_of
 
 
 def replicate(network: Any, devices: Sequence[Any], detach: bool = False) -> list[Any]:
-    """The network once for each device. The copies hold plain tensors where the original has parameters."""
+    """The network once for each device. The copies hold plain tensors where the original has
+    parameters."""
     return [_copy(network, device_of(d), detach, {}) for d in devices]
 
 
@@ -27,10 +29,14 @@ def _copy(module: Any, device: Any, detach: bool, done: dict[int, Any]) -> Any:
         replica.__dict__[name] = moved
         replica.__dict__["_former_parameters"][name] = moved
     with modes.no_grad():
-        buffers = {n: None if b is None else _moved(b, device, True, done) for n, b in module._buffers.items()}
+        buffers = {
+            n: None if b is None else _moved(b, device, True, done)
+            for n, b in module._buffers.items()
+        }
     replica.__dict__["_buffers"] = buffers
     replica.__dict__["_modules"] = {
-        name: None if child is None else _copy(child, device, detach, done) for name, child in module._modules.items()
+        name: None if child is None else _copy(child, device, detach, done)
+        for name, child in module._modules.items()
     }
     return replica
 

@@ -14,11 +14,16 @@ from ember.device import device as Device
 
 def device_of(place: Any) -> Device:
     """A GPU given as an index or a device."""
-    return Device("cuda", index_of(place)) if not (isinstance(place, Device) and place.type == "cpu") else place
+    return (
+        Device("cuda", index_of(place))
+        if not (isinstance(place, Device) and place.type == "cpu")
+        else place
+    )
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
-    """`inputs` once for each GPU: tensors in pieces along `dim`, containers piece by piece, other things as they are."""
+    """`inputs` once for each GPU: tensors in pieces along `dim`, containers piece by piece, other
+    things as they are."""
     return list(_scattered(inputs, [device_of(g) for g in target_gpus], dim))
 
 
@@ -50,15 +55,18 @@ def scatter_kwargs(
 
 
 def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """Results of several GPUs put together along `dim` on one device; numbers of 0 dims become a vector."""
-    place = device_of(target_device) if not isinstance(target_device, str) else Device(target_device)
+    """Results of several GPUs put together along `dim` on one device; numbers of 0 dims become a
+    vector."""
+    place = (
+        device_of(target_device) if not isinstance(target_device, str) else Device(target_device)
+    )
     first = outputs[0]
     if isinstance(first, Tensor):
         parts = [o.to(place) for o in outputs]  # type: ignore[attr-defined]
         if all(p.ndim == 0 for p in parts) and dim == 0:
             warnings.warn(
-                "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze and "
-                "return a vector.",
+                "Was asked to gather along dimension 0, but all input tensors were scalars; will "
+                "instead unsqueeze and return a vector.",
                 UserWarning,
                 stacklevel=3,
             )
