@@ -354,8 +354,9 @@ def set_(
     check(
         memory.device is self._array.spec.device,
         RuntimeError,
-        f'Attempted to set the storage of a tensor on device "{self._array.spec.device}" to a storage on '
-        f'different device "{memory.device}".  This is no longer allowed; the devices must match.',
+        f'Attempted to set the storage of a tensor on device "{self._array.spec.device}" to a '
+        f'storage on different device "{memory.device}".  This is no longer allowed; the devices '
+        "must match.",
     )
     needed = bytes_needed(layout, self._array.spec.dtype)
     if needed > memory.nbytes():
