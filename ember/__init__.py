@@ -54,25 +54,21 @@ from ember.version import __version__, ember_version
 if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
-_SUBMODULES = (
-    "amp", "autograd", "backends", "cpu", "cuda", "devices", "distributions", "fft", "func", "functional", "jit",
-    "linalg", "multiprocessing", "nn", "optim", "overrides", "profiler", "random", "serialization", "special",
-    "storage", "testing", "torch_alias", "torch_version", "types", "utils", "version",
-)  # fmt: skip
-_ELSEWHERE = {
-    **dict.fromkeys(("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"), "random"),
-    **dict.fromkeys(("save", "load"), "serialization"),
-    **dict.fromkeys(("TypedStorage", "UntypedStorage"), "storage"),
-    **dict.fromkeys(("autocast", "GradScaler"), "amp"),
-    **dict.fromkeys(
-        ("is_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype", "is_autocast_cache_enabled"),
-        "amp.autocast_mode",
-    ),
-    "clear_autocast_cache": "amp.autocast_mode",
-    **dict.fromkeys(
-        ("is_autocast_cpu_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype"), "amp.legacy"
-    ),
-}  # fmt: skip
+_SUBMODULES = frozenset(
+    "amp autograd backends cpu cuda devices distributions fft func functional jit linalg masked "
+    "multiprocessing nn optim overrides profiler random serialization signal special storage testing "
+    "torch_alias torch_version types utils version".split()
+)
+_MODULE_OF = {  # names that live in modules which load at their first use
+    "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
+    "serialization": "save load",
+    "storage": "TypedStorage UntypedStorage",
+    "amp": "autocast GradScaler",
+    "amp.autocast_mode": "is_autocast_enabled get_autocast_dtype set_autocast_dtype "
+    "is_autocast_cache_enabled clear_autocast_cache",
+    "amp.legacy": "is_autocast_cpu_enabled get_autocast_cpu_dtype get_autocast_gpu_dtype",
+}
+_ELSEWHERE = {name: module for module, names in _MODULE_OF.items() for name in names.split()}
 
 globals().update(_NAMESPACES["torch"])
 for _t in _DTYPES:

@@ -25,7 +25,7 @@ def _guarded(current: Any, grads: list[Any]) -> list[Any]:
                 isinstance(result, Tensor)
                 and result.is_floating_point()
                 and bool(result.isnan().any())
-            ):  # type: ignore[attr-defined]
+            ):
                 _warn(current)
                 raise RuntimeError(
                     f"Function '{current.name()}' returned nan values in its {index}th output."

@@ -233,7 +233,7 @@ def _new_node(cls: Any, edges: Any, specs: Any) -> _FunctionNode:
     if kind is None:
         kind = type(f"{cls.__name__}Backward", (_FunctionNode,), {})
         dispatch._node_types[(cls, "Function")] = kind
-    return kind(edges, specs)  # type: ignore[no-any-return]
+    return kind(edges, specs)
 
 
 def _output(

@@ -58,7 +58,7 @@ def _numerical(
 
 
 def _like(values: np.ndarray[Any, Any], tensor: Any) -> Any:
-    made = from_ndarray(values).to(tensor.device)  # type: ignore[attr-defined]
+    made = from_ndarray(values).to(tensor.device)
     if not tensor.is_contiguous():
         made = tensor.detach().clone().copy_(made)
     return made
@@ -72,7 +72,6 @@ def _analytical(out: Any, x: Any) -> np.ndarray[Any, Any]:
         for seed in seeds:
             weights = np.zeros(out.numel(), out.dtype.numpy)
             weights[position] = seed
-            # type: ignore[attr-defined]
             given = from_ndarray(weights.reshape(tuple(out.shape))).to(out.device)
             (found,) = grad(out, x, given, retain_graph=True, allow_unused=True)
             rows.append(np.zeros(x.numel(), x.dtype.numpy) if found is None else _flat(found))
@@ -219,6 +218,5 @@ def _seed(rng: np.random.Generator, out: Any) -> Any:
     values = rng.normal(size=tuple(out.shape))
     if out.dtype in dtypes.COMPLEX_TYPES:
         values = values + 1j * rng.normal(size=tuple(out.shape))
-    # type: ignore[attr-defined]
     made = from_ndarray(np.array(values, dtype=out.dtype.numpy)).to(out.device)
     return made.requires_grad_()

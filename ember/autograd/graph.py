@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ember.core import modes
+from ember.core import engine, modes
 from ember.core.hooks import RemovableHandle
 from ember.core.node import Node, edge_of
 from ember.core.tensor import Tensor
@@ -70,20 +70,23 @@ def register_multi_grad_hook(
         ValueError,
         f"Expects mode to be one of ('all', 'any') but got {mode}",
     )
+    nodes = [edge_of(t)[0] for t in tensors]
     found: list[Any] = [None] * len(tensors)
-    seen = [0]
+    number, missing = [0], [0]  # which pass this is, and how many gradients it still brings
 
     def hook_for(position: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
-            seen[0] += 1
+            first = number[0] != engine.pass_number()
+            if first:
+                number[0], missing[0] = engine.pass_number(), sum(map(engine.takes_part, nodes))
+                found[:] = [None] * len(tensors)
+            missing[0] -= 1
             if mode == "any":
-                if seen[0] == 1:
+                if first:
                     fn(grad)
-                seen[0] %= len(tensors)
                 return
             found[position] = grad
-            if seen[0] == len(tensors):
-                seen[0] = 0
+            if missing[0] == 0:
                 values, found[:] = list(found), [None] * len(tensors)
                 fn(values)
 
@@ -92,11 +95,12 @@ def register_multi_grad_hook(
     return _MultiHandle([t.register_hook(hook_for(i)) for i, t in enumerate(tensors)])
 
 
-class GradientEdge:
-    """Where the gradient of a tensor goes: a node and which of its outputs."""
+class GradientEdge(NamedTuple):
+    """Where the gradient of a tensor goes: a node and which of its outputs. `backward` and `grad` take it for one."""
 
-    def __init__(self, node: Node, output_nr: int):
-        self.node, self.output_nr = node, output_nr
+    node: Node
+    output_nr: int
+    ownership_token: Any = None
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

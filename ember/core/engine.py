@@ -4,11 +4,13 @@ recursion."""
 from __future__ import annotations
 
 import heapq
+import itertools
 import sys
+import threading
 from typing import Any
 
 from ember.core import modes
-from ember.core.array import empty, is_whole, spec_of
+from ember.core.array import copy_into, empty, is_whole, spec_of
 from ember.core.node import AccumulateGrad, Edge, Node
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
@@ -19,17 +21,42 @@ FRESH = 5
 anomaly: list[Any] = [None]  # autograd/anomaly.py: told of each node before and after it runs
 
 
+class _Running(threading.local):
+    task: _Task | None = None  # the innermost backward pass of this thread
+
+
+_running = _Running()
+_numbers = itertools.count(1)
+
+
+def pass_number() -> int:
+    """The number of the backward pass that is running in this thread; 0 outside."""
+    return 0 if _running.task is None else _running.task.number
+
+
+def takes_part(node: Node) -> bool:
+    """Whether the running backward pass brings a gradient to a node."""
+    task = _running.task
+    return task is not None and (node in task.waiting or node in task.roots) and task.sees(node)
+
+
 class _Task:
     """One backward pass."""
 
     def __init__(self, retain_graph: bool, create_graph: bool):
         self.retain_graph, self.create_graph = retain_graph, create_graph
+        self.number = next(_numbers)
+        self.roots: set[Node] = set()
         self.waiting: dict[Node, int] = {}
         self.buffers: dict[Node, list[Any]] = {}
         self.heap: list[tuple[int, int, Node]] = []
         self.captures: dict[Edge, int] = {}
         self.results: list[Any] = []
         self.needed: set[Node] | None = None
+
+    def sees(self, node: Node) -> bool:
+        """Whether the node runs, or its gradient is one that was asked for."""
+        return self.needed is None or node in self.needed or any(node is n for n, _ in self.captures)
 
     def deliver(self, node: Node, index: int, grad: Any) -> None:
         """Add a gradient to an output of a node."""
@@ -59,7 +86,7 @@ def run(
     into `.grad`.
     """
     task = _Task(retain_graph, create_graph)
-    nodes = {node for node, _ in roots if node is not None}
+    nodes = task.roots = {node for node, _ in roots if node is not None}
     order = _discover(task, nodes)
     if inputs is not None:
         task.results = [None] * len(inputs)
@@ -77,13 +104,13 @@ def run(
     for node in nodes:
         if task.waiting.get(node, 0) == 0:
             task.push(node)
-    before = modes.state.grad
-    modes.state.grad = create_graph
+    before, outer = modes.state.grad, _running.task
+    modes.state.grad, _running.task = create_graph, task
     try:
         while task.heap:
             _step(task, heapq.heappop(task.heap)[2])
     finally:
-        modes.state.grad = before
+        modes.state.grad, _running.task = before, outer
     if inputs is not None:
         return [task.results[task.captures.get(edge, i)] for i, edge in enumerate(inputs)]
     return []
@@ -142,7 +169,10 @@ def _step(task: _Task, node: Node) -> None:
         return
     if isinstance(node, AccumulateGrad):
         if grads[0] is not None:
+            _pre_hooks(node, grads)
+            seen = tuple(grads) if node.__dict__.get("_post_hooks") else ()
             _accumulate(task, node, grads)
+            _post_hooks(node, [], seen)
         return
     if all(g is None for g in grads):
         _pass_nothing(task, node)
@@ -162,12 +192,25 @@ def _step(task: _Task, node: Node) -> None:
             task.push(target)
 
 
-def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
+def _pre_hooks(node: Node, grads: list[Any]) -> None:
     extra = node.__dict__
     for hook in tuple(extra.get("_pre_hooks", {}).values()) if extra else ():
         replaced = hook(tuple(grads))
         if replaced is not None:
-            grads = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+            grads[:] = replaced if isinstance(replaced, (tuple, list)) else [replaced]
+
+
+def _post_hooks(node: Node, results: list[Any], grads: tuple[Any, ...]) -> list[Any]:
+    extra = node.__dict__
+    for hook in tuple(extra.get("_post_hooks", {}).values()) if extra else ():
+        replaced = hook(tuple(results), grads)
+        if replaced is not None:
+            results = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+    return results
+
+
+def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
+    _pre_hooks(node, grads)
     guard = anomaly[0]
     results = list(node.apply(grads)) if guard is None else guard(node, grads)
     check(
@@ -178,10 +221,8 @@ def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
             f"{len(node.edges)}, got {len(results)})"
         ),
     )
-    for hook in tuple(extra.get("_post_hooks", {}).values()) if extra else ():
-        replaced = hook(tuple(results), tuple(grads))
-        if replaced is not None:
-            results = list(replaced) if isinstance(replaced, (tuple, list)) else [replaced]
+    if node.__dict__:
+        results = _post_hooks(node, results, tuple(grads))
     if not task.retain_graph:
         node.release()
     return results
@@ -210,7 +251,7 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> None:
                     check(
                         isinstance(replaced, Tensor),
                         TypeError,
-                        f"expected Tensor, but hook returned '{type(replaced).__name__}'",
+                        f"expected Variable, but hook returned '{type(replaced).__name__}'",
                     )
                     grads[index] = replaced
 
@@ -278,4 +319,5 @@ def _take(grads: list[Any], variable: Tensor) -> Tensor:
     if alone and spec.strides == wanted:
         return connected(array, None)
     copy = empty(spec_of(spec.shape, like_strides(spec.shape, wanted), spec.dtype, spec.device))
-    return connected(copy, None).copy_(grad.detach())
+    copy_into(copy, grad._array)
+    return connected(copy, None)

@@ -285,8 +285,7 @@ class _Retain:
     def __call__(self, grad: Tensor) -> None:
         tensor = self.tensor()
         if tensor is not None:
-            known = tensor._grad
-            # type: ignore[operator]
+            known: Any = tensor._grad
             tensor._grad = _plain(grad._array) if known is None else known + grad
 
 

@@ -30,7 +30,7 @@ def check_index(name: str, index: Tensor, what: str = "index") -> Tensor:
         f"{name}(): Expected dtype int32/int64 for {what}, got {index.dtype}: convert it with "
         ".long()",
     )
-    return index.long()  # type: ignore[attr-defined,no-any-return]
+    return index.long()
 
 
 # gather and scatter
@@ -255,8 +255,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         "You can use `torch.argmax` or `torch.argsort` to get valid indices.",
     )
     if dim is None:
-        flat = indices.reshape(-1)  # type: ignore[attr-defined]
-        # type: ignore[attr-defined]
+        flat = indices.reshape(-1)
         return gather_op(input.reshape(-1), 0, _from_front(flat, input.numel()))
     check(
         input.ndim == indices.ndim,
@@ -266,8 +265,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     )
     dim = wrap_dim(dim, input.ndim)
     shape = list(broadcast_shapes(with_size(input.shape, dim, 1), with_size(indices.shape, dim, 1)))
-    source = input.expand(with_size(shape, dim, input.shape[dim]))  # type: ignore[attr-defined]
-    places = indices.expand(with_size(shape, dim, indices.shape[dim]))  # type: ignore[attr-defined]
+    source = input.expand(with_size(shape, dim, input.shape[dim]))
+    places = indices.expand(with_size(shape, dim, indices.shape[dim]))
     return gather_op(source, dim, _from_front(places, source.shape[dim]))
 
 

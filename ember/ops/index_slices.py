@@ -51,7 +51,6 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         RuntimeError,
         f"index_select(): Index to scalar can have only 1 value, got {index.numel()} value(s)",
     )
-    # type: ignore[attr-defined]
     return index_select_op(input, wrap_dim(dim, input.ndim), index.long())
 
 
@@ -107,7 +106,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     """A copy with alpha times the slices of source added at index along dim."""
     dim = wrap_dim(dim, input.ndim)
     _check_slices("index_add_", input, dim, check_index("index_add_", index), source)
-    return index_add_op(input, dim, index.long(), source, alpha)  # type: ignore[attr-defined]
+    return index_add_op(input, dim, index.long(), source, alpha)
 
 
 @library_op(Library.index_copy, upcast=False, name="index_copy")
@@ -163,15 +162,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             f"{value.ndim} dimension(s).",
         )
         if value.requires_grad:
-            # type: ignore[attr-defined]
             mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)
-            return OPS["where"](mask, value.to(input.dtype), input)  # type: ignore[attr-defined]
-        value = value.item()  # type: ignore[attr-defined]
+            return OPS["where"](mask, value.to(input.dtype), input)
+        value = value.item()
     if isinstance(value, complex) and not input.is_complex():
         raise RuntimeError(
             "index_fill_(): Converting complex Scalar to non-complex type is not supported"
         )
-    return index_fill_op(input, dim, index.long(), value)  # type: ignore[attr-defined]
+    return index_fill_op(input, dim, index.long(), value)
 
 
 @library_op(Library.index_reduce, upcast=False, name="index_reduce")
@@ -203,8 +201,7 @@ def index_reduce(
     if input.requires_grad or source.requires_grad:
         shape = [1] * max(input.ndim, 1)
         shape[dim] = -1
-        places = index.long().reshape(shape)  # type: ignore[attr-defined]
+        places = index.long().reshape(shape)
         spread = places.expand(source.shape) if source.ndim else places.reshape(())
         return scatter_op(input, dim, spread, source, reduce, include_self)
-    # type: ignore[attr-defined]
     return index_reduce_op(input, dim, index.long(), source, reduce, include_self)

@@ -165,7 +165,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 def nonzero_tuple(input: Tensor) -> tuple[Tensor, ...]:
     """The places of nonzero elements, one vector a dim (a 0-dim tensor counts as a vector)."""
-    whole = input if input.ndim else input.reshape(1)  # type: ignore[attr-defined]
+    whole = input if input.ndim else input.reshape(1)
     return tuple(nonzero_op(whole).unbind(1))
 
 

@@ -189,7 +189,7 @@ def _median(name: str, op: Any, kind: Any, input: Tensor, dim: int | None, keepd
         if input.numel() == 0:
             fill = float("nan") if input.is_floating_point() else -(1 << 63)
             return tensor(fill, device=input.device).to(input.dtype)
-        return op(input.reshape(-1), 0, False)[0]  # type: ignore[attr-defined]
+        return op(input.reshape(-1), 0, False)[0]
     wrapped = _check_row(name, input, dim)
     return kind(*op(input, wrapped, keepdim))
 
@@ -385,7 +385,6 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if not integral:
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.title}'")
     check(
-        # type: ignore[attr-defined]
         input.ndim == 1 and (input.numel() == 0 or int(input.min()) >= 0),
         RuntimeError,
         "bincount only supports 1-d non-negative integral inputs.",
