@@ -1,4 +1,4 @@
-"""`torch.special`: the functions that ops declare for it. Names only; see `ember/ops/special.py`."""
+"""`torch.special`: the functions that ops declare for it. Names only."""
 
 from __future__ import annotations
 

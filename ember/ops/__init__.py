@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 FAMILIES = (
-    "formats", "arithmetic", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
+    "formats", "arithmetic", "rounding", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
     "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "operators", "gathering",
     "index_slices", "masks", "scans", "rearranged", "diagonals", "stacks", "copies", "complex_numbers", "products", "einsum", "predicates", "statistics", "resizing", "sorting",
     "random_fill", "random", "sampling",

@@ -1,4 +1,4 @@
-"""Which arguments of elementwise ops must be tensors: TypeErrors for numbers elsewhere, as PyTorch raises."""
+"""Which arguments of elementwise ops must be tensors: TypeErrors for numbers there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise arithmetic, each op as its formula: sums, products, quotients, remainders, powers, rounding."""
+"""Elementwise arithmetic, each op as its formula: sums, products, quotients, powers, rounding."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 from ember import dtypes
 from ember.core.dispatch import NUMBERS, promoted
 from ember.core.formula import floats, real_part
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, SPECIAL, composite, elementwise
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, elementwise
 from ember.core.tensor import Tensor
 from ember.dtypes import ANY, COMPLEX_TYPES, FLOATING, INEXACT, INTEGERS, REAL
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.ops import return_types
 from ember.ops.argument_types import check_tensor, require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.expr import Expr
@@ -22,15 +21,18 @@ API = FUNCTION | METHOD | INPLACE | OUT
 PLAIN = FUNCTION | METHOD | OUT
 BOOL = frozenset({dtypes.bool_})
 NO_BOOL_MINUS = (
-    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the "
+    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+    "invert a mask, use the "
     "`~` or `logical_not()` operator instead."
 )
 NO_BOOL_NEGATIVE = (
-    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` "
+    "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a "
+    "mask, use the `~` "
     "or `logical_not()` operator instead."
 )
 NO_BOOLS_MINUS = (
-    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator "
+    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+    "`logical_xor()` operator "
     "instead."
 )
 
@@ -121,8 +123,10 @@ def addcmul(input: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 
 
 NO_INTEGER_ADDCDIV = (
-    "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true "
-    "division of tensor1 and tensor2. Use (input + value * torch.trunc(tensor1 / tensor2)).to(input.dtype), or "
+    "Integer division with addcdiv is no longer supported, and in a future release addcdiv will "
+    "perform a true "
+    "division of tensor1 and tensor2. Use (input + value * torch.trunc(tensor1 / "
+    "tensor2)).to(input.dtype), or "
     "convert to floats first."
 )
 
@@ -146,7 +150,8 @@ def _check_lerp(input: Any, end: Any, weight: Any) -> None:
             check(
                 value.dtype is input.dtype,
                 RuntimeError,
-                f"expected dtype {input.dtype.alias or input.dtype.name} for `{name}` but got dtype "
+                f"expected dtype {input.dtype.alias or input.dtype.name} for `{name}` but got "
+                "dtype "
                 f"{value.dtype.alias or value.dtype.name}",
             )
 
@@ -186,7 +191,8 @@ def _rounded(rounding_mode: str | None) -> Any:
     check(
         rounding_mode in ROUNDED,
         RuntimeError,
-        f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'",
+        "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found "
+        f"'{rounding_mode}'",
     )
     return ROUNDED[rounding_mode]
 
@@ -394,7 +400,8 @@ def float_power_(self: Tensor, exponent: Any) -> Tensor:
     check(
         made.dtype is self.dtype,
         RuntimeError,
-        f"the base given to float_power_ has dtype {self.dtype.title} but the operation's result requires dtype "
+        f"the base given to float_power_ has dtype {self.dtype.title} but the operation's result "
+        "requires dtype "
         f"{made.dtype.title}",
     )
     return self.copy_(made)
@@ -414,84 +421,3 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input · 2 to the power `other`."""
     check_tensor("ldexp", "input", 1, input)
     return mul(input, power(2.0, other))
-
-
-def _parted(dtype: DType) -> tuple[DType, DType]:
-    return dtype, dtypes.int32
-
-
-@elementwise(accepts=FLOATING)
-def mantissa(input: Any) -> Any:
-    """input over 2 to the power of its exponent: 0, or from 0.5 to 1 with the sign of input."""
-    return p.ldexp(input, -p.exponent(input))
-
-
-mantissa.grad = lambda g, input: (p.ldexp(g, -p.exponent(input)),)
-
-
-@elementwise(accepts=FLOATING, promote=_parted)
-def binary_exponent(input: Any) -> Any:
-    """The exponent of `frexp`."""
-    return p.exponent(input)
-
-
-@composite(FUNCTION | METHOD | OUT)
-def frexp(input: Tensor) -> Any:
-    """Mantissas from 0.5 to 1 and exponents with input = mantissa · 2 to the power exponent."""
-    check(
-        input.dtype in FLOATING,
-        RuntimeError,
-        f"torch.frexp() only supports floating-point dtypes, not {input.dtype.title}",
-    )
-    return return_types.frexp(mantissa(input), binary_exponent(input.detach()))
-
-
-# rounding
-
-
-def _rounding(name: str, doc: str, names: tuple[str, ...] = ()) -> Any:
-    def formula(input: Any) -> Any:
-        return getattr(p, name)(input)
-
-    formula.__name__, formula.__doc__ = name, doc
-    op = elementwise(API, names=names, accepts=REAL)(formula)
-    op.grad = flat
-    return op
-
-
-floor = _rounding("floor", "The greatest integer not above input.")
-ceil = _rounding("ceil", "The least integer not below input.")
-trunc = _rounding("trunc", "input without its fraction.", names=("fix",))
-
-
-@elementwise(
-    API | SPECIAL, accepts=REAL, literals={"decimals": tuple(range(-40, 41))}, name="round"
-)
-def round_(input: Any, *, decimals: int = 0) -> Any:
-    """The nearest number of so many decimals, halves to even ones."""
-    if decimals == 0:
-        return p.round(input)
-    scale = 10.0 ** abs(decimals)
-    if decimals > 0:
-        return p.round(input * scale) / scale
-    return p.round(input / scale) * scale
-
-
-round_.grad = flat
-
-
-def _check_decimals(input: Any, decimals: int) -> None:
-    check(
-        decimals == 0 or input.dtype.category >= dtypes.FLOAT,
-        NotImplementedError,
-        lambda: f"\"round_cpu\" not implemented for '{input.dtype.title}'",
-    )
-
-
-round_.checks = _check_decimals
-
-
-@elementwise(API, accepts=FLOATING)
-def frac(input: Any) -> Any:
-    """input - trunc(input)."""
-    return input - p.trunc(input)

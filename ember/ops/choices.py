@@ -28,7 +28,7 @@ def where_(condition: Any, input: Any, other: Any) -> Any:
 
 @composite(FUNCTION | OUT, name="where")
 def chosen(condition: Tensor, input: Any = None, other: Any = None) -> Any:
-    """input where the condition holds, else other; with the condition alone, the indices where it holds.
+    """input where the condition holds, else other; of a condition alone, where it holds.
 
     >>> import ember as torch
     >>> torch.where(torch.tensor([True, False]), 1, torch.tensor([10, 20]))
@@ -40,19 +40,22 @@ def chosen(condition: Tensor, input: Any = None, other: Any = None) -> Any:
         isinstance(condition, Tensor),
         TypeError,
         lambda: (
-            f"where(): argument 'condition' (position 1) must be Tensor, not {type(condition).__name__}"
+            "where(): argument 'condition' (position 1) must be Tensor, not "
+            f"{type(condition).__name__}"
         ),
     )
     check(
         condition.dtype in (dtypes.bool_, dtypes.uint8),
         RuntimeError,
         lambda: (
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.title}"
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.title}"
         ),
     )
     if condition.dtype is dtypes.uint8:
         warn(
-            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future "
+            "where received a uint8 condition tensor. This behavior is deprecated and will be "
+            "removed in a future "
             "version of PyTorch. Use a boolean condition instead."
         )
         condition = condition.bool()
@@ -80,7 +83,8 @@ def _fill_value(input: Tensor, mask: Tensor, value: Any) -> Any:
         check(
             value.ndim == 0,
             RuntimeError,
-            f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s).",
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s).",
         )
         check(
             not value.is_complex() or input.is_complex(),

@@ -1,4 +1,4 @@
-"""Comparisons, logic, tests of single values, and bits: elementwise ops whose results are bools or integers."""
+"""Comparisons, logic, tests of single values, and bits."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _close(a: Tensor, b: Tensor, rtol: float, atol: float) -> Tensor:
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |input - other| <= atol + rtol · |other|; equal infinities are close, NaNs where equal_nan.
+    """Whether |input - other| <= atol + rtol · |other|; equal infinities (and NaNs) are close.
 
     >>> import ember as torch
     >>> torch.isclose(torch.tensor([1.0, 2.0]), torch.tensor([1.0000001, 2.1]))
@@ -149,7 +149,8 @@ def isclose(
     check(
         input.dtype is other.dtype,
         RuntimeError,
-        f"{input.dtype.title} did not match {other.dtype.title}: isclose compares tensors of one dtype",
+        f"{input.dtype.title} did not match {other.dtype.title}: isclose compares tensors of one "
+        "dtype",
     )
     check(rtol >= 0, RuntimeError, f"rtol must be greater than or equal to zero, but got {rtol}")
     check(atol >= 0, RuntimeError, f"atol must be greater than or equal to zero, but got {atol}")

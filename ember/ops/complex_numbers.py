@@ -30,7 +30,7 @@ PLAIN = FUNCTION | METHOD | OUT
 
 
 class PartsNode(Node):
-    """A recorded change between a complex tensor and its parts: the gradient changes the other way."""
+    """A recorded change between complex numbers and parts: the gradient changes back."""
 
     __slots__ = ("back",)
 
@@ -70,7 +70,8 @@ def view_as_complex(input: Tensor) -> Tensor:
     check(
         spec.dtype in (dtypes.float32, dtypes.float64, dtypes.float16),
         RuntimeError,
-        f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+        "view_as_complex is only supported for half, float and double tensors, but got a tensor "
+        "of scalar type: "
         f"{spec.dtype.title}",
     )
     check(spec.ndim > 0, RuntimeError, "Input tensor must have one or more dimensions")

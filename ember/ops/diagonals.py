@@ -127,7 +127,7 @@ write_view.grad = _write_view_gradient
 
 
 def _replaced(input: Tensor, src: Tensor, layout: Layout) -> Tensor:
-    """A copy of input with src in the place of its view of this layout (in the dense index space)."""
+    """A copy of input with src in the place of its view of this (dense) layout."""
     check(
         tuple(src.shape) == layout.shape,
         RuntimeError,

@@ -107,7 +107,8 @@ def _letters(term: str, ndim: int, position: int) -> list[Any]:
         check(
             c in LETTERS,
             RuntimeError,
-            f"einsum(): invalid subscript given at index {place} in the equation string, subscripts "
+            f"einsum(): invalid subscript given at index {place} in the equation string, "
+            "subscripts "
             "must be in [a-zA-Z]",
         )
     named = len(before) + len(after)
@@ -180,7 +181,7 @@ def _without_repeats(x: Tensor, letters: list[Any]) -> tuple[Tensor, list[Any]]:
 def _pair(
     a: Tensor, a_letters: list[Any], b: Tensor, b_letters: list[Any], wanted: set[Any], sizes: Any
 ) -> tuple[Tensor, list[Any]]:
-    """Two operands as one: letters that only one has and nobody wants are summed, the rest multiply."""
+    """Two operands as one: letters that only one has and nobody wants are summed."""
     a, a_letters = _summed(a, a_letters, wanted | set(b_letters))
     b, b_letters = _summed(b, b_letters, wanted | set(a_letters))
     both = [c for c in a_letters if c in b_letters]

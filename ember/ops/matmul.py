@@ -38,8 +38,10 @@ def _check_types(name: str, a: Tensor, b: Tensor) -> None:
     check(
         a.dtype is b.dtype,
         RuntimeError,
-        f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)}. mat1 and mat2 must have the "
-        f"same dtype, but got {a.dtype.title} and {b.dtype.title}: products do not promote, convert one with .to()",
+        f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)}. mat1 and "
+        "mat2 must have the "
+        f"same dtype, but got {a.dtype.title} and {b.dtype.title}: products do not promote, "
+        "convert one with .to()",
     )
     if a.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
@@ -53,18 +55,20 @@ def _word(x: Tensor) -> str:
 
 @composite(API | LINALG)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
-    """The matrix product; vectors are rows on the left and columns on the right, batch dims broadcast."""
+    """The matrix product; vectors are rows on the left, columns on the right; batches broadcast."""
     check(
         isinstance(input, Tensor) and isinstance(other, Tensor),
         TypeError,
         lambda: (
-            f"matmul(): arguments must be Tensors, not {type(input).__name__} and {type(other).__name__}"
+            f"matmul(): arguments must be Tensors, not {type(input).__name__} and "
+            f"{type(other).__name__}"
         ),
     )
     check(
         input.ndim > 0 and other.ndim > 0,
         RuntimeError,
-        f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and {other.ndim}D",
+        f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and "
+        f"{other.ndim}D",
     )
     _check_types(
         "addmv_impl_cpu" if 1 in (input.ndim, other.ndim) else "addmm_impl_cpu_", input, other
@@ -86,21 +90,26 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 def _complain(a: Tensor, b: Tensor) -> None:
     if a.ndim == 1 and b.ndim == 1:
         raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to have the same number "
+            f"inconsistent tensor size, expected tensor [{a.shape[0]}] and src [{b.shape[0]}] to "
+            "have the same number "
             f"of elements, but got {a.shape[0]} and {b.shape[0]} elements respectively"
         )
     if a.ndim <= 2 and b.ndim <= 2:
         if b.ndim == 1:
             raise RuntimeError(
-                f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec ({b.shape[0]})"
+                f"size mismatch, got input ({a.shape[0]}), mat ({a.shape[0]}x{a.shape[1]}), vec "
+                f"({b.shape[0]})"
             )
         rows = a.shape[0] if a.ndim == 2 else 1
         raise RuntimeError(
-            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and {b.shape[0]}x{b.shape[1]})"
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{a.shape[-1]} and "
+            f"{b.shape[0]}x{b.shape[1]})"
         )
     raise RuntimeError(
-        f"Expected size for first two dimensions of batch2 tensor to be: [{', '.join(map(str, a.shape[:-2]))}, "
-        f"{a.shape[-1]}] but got: {list(b.shape[:-1])}: the last dim of the first and the second to last of the second "
+        "Expected size for first two dimensions of batch2 tensor to be: "
+        f"[{', '.join(map(str, a.shape[:-2]))}, "
+        f"{a.shape[-1]}] but got: {list(b.shape[:-1])}: the last dim of the first and the second "
+        "to last of the second "
         "must agree"
     )
 
@@ -121,7 +130,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     check(
         input.shape[0] == mat2.shape[0] and input.shape[2] == mat2.shape[1],
         RuntimeError,
-        f"Expected size for first two dimensions of batch2 tensor to be: [{input.shape[0]}, {input.shape[2]}] but got: "
+        f"Expected size for first two dimensions of batch2 tensor to be: [{input.shape[0]}, "
+        f"{input.shape[2]}] but got: "
         f"[{mat2.shape[0]}, {mat2.shape[1]}].",
     )
     return matmul(input, mat2)
@@ -149,6 +159,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     check(
         input.dtype is tensor.dtype,
         RuntimeError,
-        f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and {tensor.dtype.title}",
+        f"dot : expected both vectors to have same dtype, but found {input.dtype.title} and "
+        f"{tensor.dtype.title}",
     )
     return matmul(input, tensor)

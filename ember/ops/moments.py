@@ -25,7 +25,7 @@ def _count(input: Tensor, dim: Any) -> int:
 def mean(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
-    """The arithmetic mean over `dim`, all dims by default. RuntimeError for integers without a dtype.
+    """The arithmetic mean over `dim`, all dims by default. RuntimeError for integers.
 
     >>> import ember as torch
     >>> torch.mean(torch.tensor([[1.0, 2.0], [3.0, 5.0]]), dim=1)

@@ -84,7 +84,8 @@ def vector_norm(
     check(
         x.dtype.category >= dtypes.FLOAT,
         RuntimeError,
-        f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.title}",
+        "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+        f"{x.dtype.title}",
     )
     _check_dtype("linalg.vector_norm", x, dtype)
     check(
@@ -122,7 +123,8 @@ def _vector_norm(
             check(
                 x.shape[d] > 0,
                 RuntimeError,
-                f"{name} cannot compute the {order:g} norm on an empty tensor because the operation "
+                f"{name} cannot compute the {order:g} norm on an empty tensor because the "
+                "operation "
                 "does not have an identity",
             )
     if x.is_complex():

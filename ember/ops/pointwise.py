@@ -30,7 +30,7 @@ from ember.ops.comparisons import (
 )
 
 __all__ = [
-    "abs_", "add", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "eq", "floor_divide", "ge", "gt", "le", "lt", "mul", "ne", "neg", "power", "remainder", "sub",
-    "true_divide", "where_",
+    "abs_", "add", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "eq", "floor_divide", "ge", "gt", "le", "lt", "mul",
+    "ne", "neg", "power", "remainder", "sub", "true_divide", "where_",
 ]  # fmt: skip

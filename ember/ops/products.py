@@ -1,4 +1,4 @@
-"""Products of tensors made of matrix products: sums of products, outer and Kronecker products, chains."""
+"""What is made of matrix products: sums of them, outer and Kronecker products, chains."""
 
 from __future__ import annotations
 

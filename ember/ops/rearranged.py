@@ -137,7 +137,8 @@ def repeat(self: Tensor, *sizes: Any, **named: Any) -> Tensor:
     check(
         len(counts) >= self.ndim,
         RuntimeError,
-        "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor",
+        "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
+        "tensor",
     )
     for count in counts:
         check(count >= 0, RuntimeError, f"Trying to create tensor with negative dimension {count}")

@@ -114,7 +114,8 @@ def nanmean(
     check(
         input.dtype.category >= dtypes.FLOAT,
         RuntimeError,
-        f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.title}",
+        "nanmean(): expected input to have floating point or complex dtype but got "
+        f"{input.dtype.title}",
     )
     counts = sum_(~input.isnan(), dim, keepdim)
     total = sum_(where_(input.isnan(), 0.0, input), dim, keepdim, dtype=dtype)
@@ -146,7 +147,7 @@ def _product_gradient(g: Any, input: Any, dim: Any) -> Any:
 
 
 def _others(input: Any, dim: Any) -> Any:
-    """For each element the product of the others: products from the left times those from the right."""
+    """For each element the product of the others: those on its left times those on its right."""
     if input.numel() == 0:
         return input.clone()
     kept = [d for d in range(input.ndim) if d not in dim]
@@ -302,7 +303,8 @@ def _extreme(name: str, over_all: Any, of_two: Any, op: Any) -> Any:
 
     call.__name__ = name
     call.__doc__ = (
-        f"The {name}imum of all elements, of each row along `dim` (with its index), or of each pair "
+        f"The {name}imum of all elements, of each row along `dim` (with its index), or of each "
+        "pair "
         "of two tensors' elements."
     )
     return composite(API, name=name)(call)
@@ -333,6 +335,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     check(
         size > 0,
         RuntimeError if dims is None else IndexError,
-        "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity.",
+        "aminmax(): cannot compute aminmax over an empty dimension as the operation has no "
+        "identity.",
     )
     return return_types.aminmax(amin(input, dims, keepdim), amax(input, dims, keepdim))

@@ -16,7 +16,7 @@ from ember.ops.strided import as_strided
 
 @composite(METHOD)
 def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
-    """Another shape in the same storage, which grows if it must; new elements are not initialised."""
+    """Another shape in the same storage, which grows if it must, uninitialised."""
     check(not needs_grad(self), RuntimeError, "cannot resize variables that require grad")
     shape = shape_of(sizes)
     check(
@@ -59,7 +59,7 @@ def zero_in_place(input: Tensor) -> Tensor:
 
 @composite(METHOD)
 def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
-    """Set the main diagonal (index i, i, ...) to a number; with `wrap`, that of a tall matrix again and again."""
+    """Set the main diagonal to a number; with `wrap`, again below it in a tall matrix."""
     check(self.ndim >= 2, RuntimeError, "dimensions must larger than 1")
     check(
         self.ndim == 2 or len(set(self.shape)) == 1,

@@ -42,7 +42,7 @@ def running_product(input: Tensor, dim: int) -> Spec:
 
 
 def _running_product_gradient(g: Tensor, input: Tensor, dim: int, result: Tensor) -> tuple[Tensor]:
-    """Reverse sums of g · result over input; where input has zeros, the recurrence that needs no quotient."""
+    """Reverse sums of g · result over input; for zeros, a recurrence without quotients."""
     conjugate = input.conj() if input.is_complex() else input
     if not bool((input.detach() == 0).any().item()):
         product = result.conj() if input.is_complex() else result
@@ -68,7 +68,7 @@ def running_log_sum(input: Tensor, dim: int) -> Spec:
 
 
 def _running_log_sum_gradient(g: Tensor, input: Tensor, dim: int, result: Tensor) -> tuple[Tensor]:
-    """Σ over k >= i of g_k · exp(x_i - result_k), positive and negative parts apart, in logarithms."""
+    """Σ over k >= i of g_k · exp(x_i - result_k), in logarithms of each sign."""
 
     def part(gradient: Tensor) -> Tensor:
         weights = where_(gradient > 0, gradient.log() - result, -float("inf"))
@@ -169,7 +169,7 @@ def diff(
     prepend: Tensor | None = None,
     append: Tensor | None = None,
 ) -> Tensor:
-    """The n-th differences of neighbours along `dim`, after joining what is to come before and after."""
+    """The n-th differences of neighbours along `dim`, `prepend` and `append` joined first."""
     check(input.ndim > 0, RuntimeError, "diff expects input to be at least one-dimensional")
     check(n >= 0, RuntimeError, f"order must be non-negative but got {n}")
     if n == 0:

@@ -1,4 +1,4 @@
-"""Special functions: gamma, error and Bessel functions, entropies, orthogonal polynomials (torch.special)."""
+"""Special functions: gamma, error, Bessel functions, entropies, orthogonal polynomials."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING
 from ember.errors import check
 from ember.ops.argument_types import require_tensors
-from ember.ops.arithmetic import round_
 from ember.ops.exponentials import floating, sigmoid
+from ember.ops.rounding import round_
 from ember.scalar import primitives as p
 from ember.scalar.expr import Expr
 from ember.scalar.primitives import where
@@ -87,7 +87,7 @@ def polygamma_method(self: Tensor, n: int) -> Tensor:
 
 @composite(API, names=())
 def mvlgamma(input: Tensor, p: int) -> Tensor:
-    """log of the multivariate gamma function of dimension p: p(p-1)/4 · log π + Σ lgamma(x - i/2)."""
+    """log of the p-variate gamma function: p(p-1)/4 · log π + Σ lgamma(x - i/2)."""
     check(p >= 1, RuntimeError, "p has to be greater than or equal to 1")
     total = lgamma(input)
     for i in range(1, p):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from ember.core.registry import FUNCTION, METHOD, composite
@@ -16,7 +17,8 @@ def _sections(size: int, sections: Any) -> list[int]:
         check(
             sections > 0 or (sections == 0 and size == 0),
             RuntimeError,
-            f"split_size must be non-negative and can only be 0 if dimension size is 0, but got split_size={sections}",
+            "split_size must be non-negative and can only be 0 if dimension size is 0, but got "
+            f"split_size={sections}",
         )
         count = max(-(-size // sections), 1) if sections else 1
         return [min(sections, size - i * sections) for i in range(count)]
@@ -45,12 +47,14 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     check(
         all(n >= 0 for n in sections),
         RuntimeError,
-        f"split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes={sections}",
+        "split_with_sizes expects split_sizes have only non-negative entries, but got "
+        f"split_sizes={sections}",
     )
     check(
         sum(sections) == size,
         RuntimeError,
-        f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at dimension {dim}), but "
+        f"split_with_sizes expects split_sizes to sum exactly to {size} (input tensor's size at "
+        f"dimension {dim}), but "
         f"got split_sizes={sections}",
     )
     return _split(tensor, tuple(sections), dim)
@@ -116,12 +120,14 @@ def tensor_split(
         check(
             found.dtype.name == "int64",
             RuntimeError,
-            f"tensor_split expected tensor_indices_or_sections to have dtype of long, but got {found.dtype.title}",
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{found.dtype.title}",
         )
         check(
             found.ndim <= 1,
             RuntimeError,
-            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, "
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            "one-dimensional tensor, "
             f"but got a tensor with {found.ndim} dims",
         )
         found = found.tolist()
@@ -129,7 +135,8 @@ def tensor_split(
     check(
         isinstance(found, (int, list, tuple)),
         TypeError,
-        f"tensor_split(): indices or sections must be int, Tensor or tuple of ints, not {type(found).__name__}",
+        "tensor_split(): indices or sections must be int, Tensor or tuple of ints, not "
+        f"{type(found).__name__}",
     )
     if isinstance(found, int):
         check(found > 0, RuntimeError, f"number of sections must be larger than 0, got {found}")
@@ -137,7 +144,7 @@ def tensor_split(
         bounds = [i * each + min(i, more) for i in range(found + 1)]
     else:
         bounds = [0, *(slice(None, int(i)).indices(size)[1] for i in found), size]
-    parts = [(a, max(b - a, 0)) for a, b in zip(bounds, bounds[1:], strict=False)]
+    parts = [(a, max(b - a, 0)) for a, b in itertools.pairwise(bounds)]
     return _parts(input, tuple(parts), dim)
 
 
@@ -155,7 +162,8 @@ def _split_along(name: str, dim: int, least: int) -> None:
         check(
             input.ndim >= least,
             RuntimeError,
-            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {input.ndim} "
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
+            f"with {input.ndim} "
             "dimensions!",
         )
         along = 0 if input.ndim == 1 else dim
@@ -164,7 +172,8 @@ def _split_along(name: str, dim: int, least: int) -> None:
             check(
                 found > 0 and size % found == 0,
                 RuntimeError,
-                f"torch.{name} attempted to split along dimension {along}, but the size of the dimension {size} is "
+                f"torch.{name} attempted to split along dimension {along}, but the size of the "
+                f"dimension {size} is "
                 f"not divisible by the split_size {found}!",
             )
         return tensor_split(input, found, along)

@@ -118,7 +118,8 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     check(len(found) > 0, RuntimeError, "meshgrid expects a non-empty TensorList")
     if indexing is None:
         warn(
-            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
+            "torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+            "argument."
         )
         indexing = "ij"
     check(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ember import dtypes
@@ -127,7 +126,7 @@ def gradient(
         RuntimeError,
         f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}",
     )
-    spaces = list(spacing) if isinstance(spacing, Sequence) or isinstance(spacing, tuple) else None
+    spaces = list(spacing) if isinstance(spacing, (list, tuple)) else None
     if spaces is None:
         spacing = 1 if spacing is None else spacing
         spaces = [spacing] * len(dims)

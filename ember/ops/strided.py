@@ -37,7 +37,8 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     check(
         all(s >= 0 for s in strides),
         RuntimeError,
-        f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}",
+        "as_strided: Negative strides are not supported at the moment, got strides: "
+        f"{list(strides)}",
     )
     check(offset >= 0, RuntimeError, f"Tensor: invalid storage offset {offset}")
     layout = Layout(shape, strides, offset)
@@ -45,8 +46,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     check(
         needed <= present or layout.numel == 0,
         RuntimeError,
-        f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
-        f"{array.spec.dtype.itemsize} requiring a storage size of {needed} are out of bounds for storage of size {present}",
+        f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and "
+        "itemsize "
+        f"{array.spec.dtype.itemsize} requiring a storage size of {needed} are out of bounds for "
+        f"storage of size {present}",
     )
     return _as_strided(input, layout)
 
@@ -73,12 +76,12 @@ def _strided(layout: Layout, target: Layout) -> Layout:
 
 
 class StridedNode(Node):
-    """A recorded as_strided: its layout speaks of memory, so its gradient goes through the input's memory."""
+    """A recorded as_strided: its gradient goes through the input's memory."""
 
     __slots__ = ("layout", "own")
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
-        """The gradient in memory, read back where the input's elements lie (shared among those at one place)."""
+        """The gradient in memory, read back where the input's elements lie."""
         start = min(self.own.offset, self.layout.offset)
         extent = max(self.own.extent()[1], self.layout.extent()[1]) - start
         target = self.layout._replace(offset=self.layout.offset - start)
@@ -99,7 +102,8 @@ def _define_properties() -> None:
         check(
             self.ndim >= 2,
             RuntimeError,
-            f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D tensor.",
+            f"tensor.mT is only supported on matrices or batches of matrices. Got {self.ndim}-D "
+            "tensor.",
         )
         return transpose(self, -2, -1)
 
@@ -151,11 +155,12 @@ def squeeze_(self: Tensor, dim: Any = None) -> Tensor:
 
 
 def relayout(self: Tensor, changed: Tensor) -> Tensor:
-    """Give a tensor the layout of a view of itself. RuntimeError where history would have to follow."""
+    """Give a tensor the layout of a view of itself. RuntimeError where gradients flow."""
     check(
         not needs_grad(self),
         RuntimeError,
-        "changing the layout in place is not supported for tensors that require grad: use the form without _",
+        "changing the layout in place is not supported for tensors that require grad: use the "
+        "form without _",
     )
     self._array = changed._array
     return self

@@ -24,7 +24,8 @@ def _view(layout: Layout, shape: tuple[int, ...]) -> Layout:
     check(
         found is not None,
         RuntimeError,
-        "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+        "view size is not compatible with input tensor's size and stride (at least one dimension "
+        "spans across two "
         "contiguous subspaces). Use .reshape(...) instead.",
     )
     assert found is not None
@@ -76,7 +77,8 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
             check(
                 fits,
                 RuntimeError,
-                f"self.size(-1), storage_offset and strides must be divisible by {ratio} to view {self.dtype} as {dtype}",
+                f"self.size(-1), storage_offset and strides must be divisible by {ratio} to view "
+                f"{self.dtype} as {dtype}",
             )
             shape, strides = (
                 (*shape[:-1], shape[-1] // ratio),
@@ -137,7 +139,8 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     check(
         fits,
         RuntimeError,
-        f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} ({size}) in the input tensor",
+        f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {dim} "
+        f"({size}) in the input tensor",
     )
     return reshape(input, (*input.shape[:dim], *infer_shape(sizes, size), *input.shape[dim + 1 :]))
 
@@ -179,8 +182,10 @@ def _permute(layout: Layout, dims: tuple[int, ...]) -> Layout:
     check(
         len(dims) == layout.ndim,
         RuntimeError,
-        f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
-        f"ordering of dimensions i.e. input.dim() = {layout.ndim} is not equal to len(dims) = {len(dims)}",
+        "permute(sparse_coo): number of dimensions in the tensor input does not match the length "
+        "of the desired "
+        f"ordering of dimensions i.e. input.dim() = {layout.ndim} is not equal to len(dims) = "
+        f"{len(dims)}",
     )
     order = [wrap_dim(d, layout.ndim) for d in dims]
     check(len(set(order)) == len(order), RuntimeError, "permute(): duplicate dims are not allowed.")
@@ -206,7 +211,8 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     check(
         len(sources) == len(targets),
         RuntimeError,
-        f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should contain the same number "
+        f"movedim: Invalid source or destination dims: source ({list(sources)} dims) should "
+        "contain the same number "
         f"of dims as destination ({list(targets)} dims)",
     )
     order = [d for d in range(input.ndim) if d not in sources]
@@ -245,8 +251,10 @@ def _expand(layout: Layout, shape: tuple[int, ...]) -> Layout:
     check(
         lead >= 0,
         RuntimeError,
-        f"expand(torch.FloatTensor{{{list(layout.shape)}}}, size={list(shape)}): the number of sizes provided "
-        f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor ({layout.ndim})",
+        f"expand(torch.FloatTensor{{{list(layout.shape)}}}, size={list(shape)}): "
+        "the number of sizes provided "
+        f"({len(shape)}) must be greater or equal to the number of dimensions in the tensor "
+        f"({layout.ndim})",
     )
     sizes = list(shape)
     for position, size in enumerate(shape):
@@ -255,16 +263,19 @@ def _expand(layout: Layout, shape: tuple[int, ...]) -> Layout:
             check(
                 old is not None,
                 RuntimeError,
-                f"expand: the expanded size of the tensor ({size}) isn't allowed in a leading, non-existing "
+                f"expand: the expanded size of the tensor ({size}) isn't allowed in a leading, "
+                "non-existing "
                 f"dimension {position}",
             )
-            sizes[position] = old  # type: ignore[call-overload]
+            sizes[position] = old
         elif old is not None and old != size:
             check(
                 old == 1,
                 RuntimeError,
-                f"The expanded size of the tensor ({size}) must match the existing size ({old}) at non-singleton "
-                f"dimension {position}.  Target sizes: {list(shape)}.  Tensor sizes: {list(layout.shape)}",
+                f"The expanded size of the tensor ({size}) must match the existing size ({old}) "
+                "at non-singleton "
+                f"dimension {position}.  Target sizes: {list(shape)}.  Tensor sizes: "
+                f"{list(layout.shape)}",
             )
         check(
             sizes[position] >= 0,
@@ -310,7 +321,8 @@ def select(layout: Layout, dim: int, index: int) -> Layout:
     check(
         -size <= index < size,
         IndexError,
-        f"select(): index {index} out of range for tensor of size {list(layout.shape)} at dimension {dim}",
+        f"select(): index {index} out of range for tensor of size {list(layout.shape)} at "
+        f"dimension {dim}",
     )
     return layout.selected(dim, index + size if index < 0 else index)
 
