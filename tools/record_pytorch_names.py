@@ -64,8 +64,9 @@ def public_names(namespace):
 
 def is_documented(value):
     """Whether a callable at the top level is for users: the compiler's own parts have no text."""
-    if isinstance(value, type):
-        return value.__module__ == "torch" or (bool(value.__doc__) and "_C" not in value.__module__)
+    if isinstance(value, type) and value.__module__.startswith("torch"):
+        known = ("Tensor", "Storage", "Size", "Generator", "device", "dtype", "layout")
+        return value.__name__.endswith(known) or bool(value.__doc__)
     return bool(value.__doc__)
 
 
