@@ -63,6 +63,10 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load",
     "storage": "TypedStorage UntypedStorage",
+    "settings": "get_num_threads set_num_threads use_deterministic_algorithms "
+    "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
+    "set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision "
+    "get_float32_matmul_precision typename",
     "amp": "autocast GradScaler",
     "amp.autocast_mode": "is_autocast_enabled get_autocast_dtype set_autocast_dtype "
     "is_autocast_cache_enabled clear_autocast_cache",
