@@ -103,15 +103,15 @@ def _bin_sums(x: NDArray, dim: int, size: int, count: int) -> NDArray:
         if np.isfinite(np.add.reduce(sums, None)):  # zero times infinity would spoil other bins
             return sums
     out = np.empty((*x.shape[:dim], count, *x.shape[dim + 1 :]), x.dtype)
-    before = (slice(None),) * dim
+    before: tuple[Any, ...] = (slice(None),) * dim
     if count <= int((ends - starts).max()):
         for number, (start, end) in enumerate(zip(starts, ends)):
-            np.add.reduce(x[*before, start:end], dim, out=out[*before, number])
+            np.add.reduce(x[*before, start:end], dim, out=out[(*before, number)])
         return out
     out[...] = np.take(x, starts, dim)
     for tap in range(1, int((ends - starts).max())):
         wide = np.flatnonzero(starts + tap < ends)
-        out[*before, wide] += np.take(x, starts[wide] + tap, dim)
+        out[(*before, wide)] += np.take(x, starts[wide] + tap, dim)
     return out
 
 

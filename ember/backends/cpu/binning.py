@@ -105,11 +105,11 @@ def _bisect(sequence: NDArray, sought: NDArray, right: bool) -> NDArray:
     """A binary search for all values at once, in one sequence or row by row."""
     count = sequence.shape[-1]
     rows = sequence.reshape(-1)
-    starts = 0 if sequence.ndim == 1 else np.arange(0, rows.size, max(count, 1))
+    starts = np.zeros((), np.int64)
     start = np.zeros(sought.shape, np.int64)
     end = np.full(sought.shape, count, np.int64)
     if sequence.ndim > 1 and count:
-        starts = starts.reshape(*sequence.shape[:-1], 1)
+        starts = np.arange(0, rows.size, count).reshape(*sequence.shape[:-1], 1)
     for _ in range(count.bit_length()):
         middle = (start + end) >> 1
         value = np.take(rows, middle + starts, mode="clip")
@@ -136,10 +136,13 @@ def _limits(x: NDArray, low: float, high: float, name: str, from_data: bool) -> 
 def _even_edges(low: Any, high: Any, bins: int) -> NDArray:
     """bins + 1 edges at even distances, measured from the nearer end."""
     step = (high - low) / low.dtype.type(bins)
-    wide = np.float64 if low.dtype == np.float32 else np.longdouble  # one rounding, as by an FMA
+    wide: Any = (
+        np.float64 if low.dtype == np.float32 else np.longdouble
+    )  # one rounding, as by an FMA
     numbers = np.arange(bins + 1).astype(wide)
-    upper = high - (bins - numbers) * step
-    return np.where(numbers < (bins + 1) // 2, low + numbers * step, upper).astype(low.dtype)
+    lower, upper = low + numbers * step, high - (bins - numbers) * step
+    edges: NDArray = np.where(numbers < (bins + 1) // 2, lower, upper)
+    return edges.astype(low.dtype)
 
 
 def _uniform_places(low: Any, high: Any, bins: int) -> Places:

@@ -89,9 +89,9 @@ def convolution(
         return depthwise(x, w, stride, padding, dilation, sizes)
     out = np.empty((x.shape[0], w.shape[0], *sizes), x.dtype)
     if _is_pointwise(geometry) and prod(sizes) >= LEAST_POSITIONS:
-        filters = w.reshape(groups, w.shape[0] // groups, w.shape[1])
+        matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
         images = np.ascontiguousarray(x).reshape(len(x), groups, w.shape[1], prod(sizes))
-        _product(filters, images, out.reshape(len(x), groups, filters.shape[1], prod(sizes)))
+        _product(matrix, images, out.reshape(len(x), groups, matrix.shape[1], prod(sizes)))
         return out
     slides = geometry.slides(x.shape[1], w.shape[0])
     filters = _filter_matrices(w, groups, slides)

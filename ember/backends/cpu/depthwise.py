@@ -168,7 +168,8 @@ def depthwise(
         term = np.empty_like(total)
         for copy in range(copies):
             for number, tap in enumerate(frame.taps):
-                weights = filters[channel, copy, *tap.position][:, None]
+                place: Any = (channel, copy, *tap.position)
+                weights = filters[place][:, None]
                 read = phases[tap.phase][:, :, tap.start : tap.start + frame.length]
                 np.multiply(read, weights, out=term if number else total)
                 if number:
@@ -204,9 +205,9 @@ def depthwise_input(
             for tap in frame.taps:
                 if tap.phase not in sums:
                     sums[tap.phase] = np.zeros((*rows.shape[:2], prod(frame.phase)), g.dtype)
-                np.multiply(
-                    spread[:, :, copy], filters[channel, copy, *tap.position][:, None], out=term
-                )
+                place: Any = (channel, copy, *tap.position)
+                weights = filters[place][:, None]
+                np.multiply(spread[:, :, copy], weights, out=term)
                 sums[tap.phase][:, :, tap.start : tap.start + frame.length] += term
         for phase, flat in sums.items():
             planes = flat.reshape(*flat.shape[:2], *frame.phase)
@@ -233,5 +234,6 @@ def depthwise_weight(
         for tap in frame.taps:
             read = phases[tap.phase][:, :, None, tap.start : tap.start + frame.length]
             products = np.matmul(read[..., None, :], spread[..., None])[..., 0, 0]
-            total[channel, :, *tap.position] += products.sum(0)
+            place: Any = (channel, slice(None), *tap.position)
+            total[place] += products.sum(0)
     return total.reshape(weight_shape)

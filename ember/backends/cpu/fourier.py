@@ -92,7 +92,8 @@ def _library() -> ModuleType:
         import scipy.fft
     except ImportError:
         return np.fft
-    return scipy.fft  # type: ignore[no-any-return]
+    library: ModuleType = scipy.fft
+    return library
 
 
 def _transform(name: str, x: NDArray, s: Sizes, dim: Sequence[int], norm: str | None) -> NDArray:

@@ -102,12 +102,12 @@ def _resample_all(x: NDArray, output_size: Sizes, plans: list[Taps | None]) -> N
     if not out.size:
         return out
     planes, results = x.reshape(-1, *x.shape[2:]), out.reshape(-1, *output_size)
-    moving = [dim for dim, plan in enumerate(plans) if plan is not None]
+    moving = [(dim, plan) for dim, plan in enumerate(plans, 1) if plan is not None]
     for part in plane_blocks(len(planes), max(planes[0].nbytes, results[0].nbytes)):
         result = planes[part]
-        for dim in reversed(moving):  # the last one first: its pixels are the dearest
-            target = results[part] if dim == moving[0] else None
-            result = _resample(result, dim + 1, plans[dim], target)
+        for dim, plan in reversed(moving):  # the last one first: its pixels are the dearest
+            target = results[part] if dim == moving[0][0] else None
+            result = _resample(result, dim, plan, target)
         if not moving:
             results[part] = result
     return out

@@ -81,7 +81,7 @@ def slogdet(a: NDArray) -> Pair:
     return _dense(sign), _dense(logarithm)
 
 
-def qr(a: NDArray, mode: str = "reduced") -> Pair:
+def qr(a: NDArray, mode: Any = "reduced") -> Pair:
     """Q with orthonormal columns and upper triangular R; mode "reduced", "complete" or "r" (no
     Q)."""
     if mode == "r":
@@ -110,14 +110,14 @@ def svdvals(a: NDArray) -> NDArray:
 def eigh(a: NDArray, upper: bool = False) -> Pair:
     """The eigenvalues of a Hermitian matrix, ascending, and its eigenvectors; one triangle is
     read."""
-    part = "U" if upper else "L"
+    part: Any = "U" if upper else "L"
     values, vectors = _converged("linalg.eigh", a, lambda: np.linalg.eigh(a, part))
     return _dense(values), _dense(vectors)
 
 
 def eigvalsh(a: NDArray, upper: bool = False) -> NDArray:
     """The eigenvalues of a Hermitian matrix, ascending."""
-    part = "U" if upper else "L"
+    part: Any = "U" if upper else "L"
     return _dense(_converged("linalg.eigh", a, lambda: np.linalg.eigvalsh(a, part)))
 
 

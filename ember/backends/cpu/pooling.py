@@ -232,7 +232,7 @@ def _largest_taps(source: NDArray, windows: Windows, values: NDArray, indices: N
         return
     before = np.ones(values.shape, np.bool_)
     differs = np.empty(values.shape, np.bool_)
-    number = np.zeros(values.shape, np.uint8 if len(taps) <= 256 else np.int32)
+    number: NDArray = np.zeros(values.shape, np.uint8 if len(taps) <= 256 else np.int32)
     for tap in taps[:-1]:
         np.not_equal(tap, values, out=differs)
         np.logical_and(before, differs, out=before)

@@ -58,9 +58,9 @@ def packed(keys: NDArray) -> tuple[NDArray, int] | None:
     if width + places > 64:
         return None
     word = np.uint32 if width + places <= 32 else np.uint64
-    words = keys.astype(word)
-    words <<= word(places)
-    words |= np.arange(keys.shape[-1], dtype=word)
+    words: NDArray = keys.astype(word)
+    np.left_shift(words, word(places), out=words)
+    np.bitwise_or(words, np.arange(keys.shape[-1], dtype=word), out=words)
     return words, places
 
 
