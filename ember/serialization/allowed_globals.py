@@ -87,7 +87,7 @@ def parameter_rebuilt(data: Any, requires_grad: Any, hooks: Any, state: Any) -> 
         "a file may not set the inner attributes of a parameter",
     )
     rebuild = find_global("torch._utils", "_rebuild_parameter_with_state")
-    return rebuild(data, bool(requires_grad), OrderedDict(), state)  # type: ignore[no-any-return]
+    return rebuild(data, bool(requires_grad), OrderedDict(), state)
 
 
 _CALLABLES: dict[str, Callable[..., Any]] = {

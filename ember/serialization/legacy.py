@@ -76,7 +76,7 @@ def untyped_result(storage: Any) -> UntypedStorage:
         TypeError,
         f"map_location has to return a storage, or None, but it returned {type(storage)}",
     )
-    return storage.untyped()  # type: ignore[no-any-return]
+    return storage.untyped()
 
 
 def remaining(file: Any) -> int:

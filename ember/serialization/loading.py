@@ -165,7 +165,7 @@ def _trusting(pickle_module: Any, arguments: dict[str, Any]) -> Unpickle:
     """An unpickler that does whatever the file says, by PyTorch's names for things."""
     base: Any = (pickle_module or pickle).Unpickler
 
-    class Unpickler(base):  # type: ignore[misc]
+    class Unpickler(base):
         """Finds PyTorch's classes and functions here."""
 
         def find_class(self, module: str, name: str) -> Any:

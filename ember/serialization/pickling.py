@@ -23,7 +23,9 @@ from ember.kernel.array import Array, Storage, spec_of
 from ember.layout import Layout
 
 # What tensors note about themselves beside the attributes that the class declares.
-_BOOKKEEPING = frozenset({"_accumulate", "_base_memory", "_post_accumulate_hooks"})
+_BOOKKEEPING = {"_accumulate", "_base_memory", "_post_accumulate_hooks"}.union(
+    *(getattr(cls, "__annotations__", ()) for cls in Tensor.__mro__)
+)
 
 
 def user_attributes(tensor: Tensor) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def user_attributes(tensor: Tensor) -> dict[str, Any]:
 
 def is_internal(name: str) -> bool:
     """Whether an attribute of this name belongs to the tensor itself."""
-    return name in _BOOKKEEPING or hasattr(Tensor, name) or name in Tensor.__annotations__
+    return name in _BOOKKEEPING or hasattr(Tensor, name)
 
 
 # what pickles call
@@ -100,7 +102,7 @@ def _finished(tensor: Any, requires_grad: bool, metadata: Any) -> Tensor:
         tensor = -tensor
     if requires_grad:
         tensor.requires_grad_()
-    return tensor  # type: ignore[no-any-return]
+    return tensor
 
 
 def _rebuild_meta_tensor_no_storage(
@@ -110,7 +112,7 @@ def _rebuild_meta_tensor_no_storage(
     layout = Layout(_integers(size), _integers(stride))
     nbytes = layout.extent()[1] * dtype.itemsize if layout.numel else 0
     spec = spec_of(layout.shape, layout.strides, dtype, META)
-    return tensor_of(Array(Storage(nbytes, META), spec)).requires_grad_(requires_grad)  # type: ignore[no-any-return]
+    return tensor_of(Array(Storage(nbytes, META), spec)).requires_grad_(requires_grad)
 
 
 def _rebuild_from_type_v2(
@@ -121,7 +123,7 @@ def _rebuild_from_type_v2(
     if type(made) is not new_type:
         made = _as_class(made, new_type)
     if state and hasattr(new_type, "__setstate__"):
-        made.__setstate__(state)  # type: ignore[attr-defined]
+        made.__setstate__(state)
     elif state:
         attributes, *slots = state if isinstance(state, tuple) else (state,)
         for values in (attributes, *slots):
@@ -162,12 +164,12 @@ def reduce_tensor(self: Tensor, protocol: Any) -> Any:
     if type(self) is Tensor and not state:
         return func, args
     if hasattr(type(self), "__getstate__") and _own_getstate(type(self)):
-        state = self.__getstate__()  # type: ignore[attr-defined]
+        state = self.__getstate__()
     return _rebuild_from_type_v2, (func, type(self), args, state)
 
 
 def _own_getstate(cls: type) -> bool:
-    return cls.__getstate__ is not object.__getstate__  # type: ignore[attr-defined]
+    return cls.__getstate__ is not object.__getstate__
 
 
 def deepcopy_tensor(self: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -176,7 +178,7 @@ def deepcopy_tensor(self: Tensor, memo: dict[int, Any]) -> Tensor:
     RuntimeError for a tensor that an op with a gradient has made.
     """
     if id(self) in memo:
-        return memo[id(self)]  # type: ignore[no-any-return]
+        return memo[id(self)]
     check(
         self.is_leaf,
         RuntimeError,
@@ -185,7 +187,7 @@ def deepcopy_tensor(self: Tensor, memo: dict[int, Any]) -> Tensor:
         "stay in the graph.",
     )
     with no_grad():
-        memory = copy.deepcopy(untyped_storage(self), memo)  # type: ignore[arg-type]
+        memory = copy.deepcopy(untyped_storage(self), memo)
         array = self._array
         made = _as_class(tensor_of(Array(memory._cell, array.spec, array.offset)), type(self))
         made._requires_grad = self._requires_grad
@@ -194,13 +196,13 @@ def deepcopy_tensor(self: Tensor, memo: dict[int, Any]) -> Tensor:
             made._grad = copy.deepcopy(self._grad, memo)
         for name, value in user_attributes(self).items():
             setattr(made, name, copy.deepcopy(value, memo))
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def copy_tensor(self: Tensor) -> Tensor:
     """What `copy.copy` gives: another tensor over the same memory."""
     func, args = reduce_tensor(self, 4)
-    return func(*args)  # type: ignore[no-any-return]
+    return func(*args)
 
 
 def restore_generator(self: Generator, state: Any) -> None:
@@ -210,7 +212,7 @@ def restore_generator(self: Generator, state: Any) -> None:
     self.set_state(numbers)
 
 
-Generator.__setstate__ = restore_generator  # type: ignore[attr-defined]
+Generator.__setstate__ = restore_generator
 Tensor.__reduce_ex__ = reduce_tensor  # type: ignore[method-assign, assignment]
-Tensor.__deepcopy__ = deepcopy_tensor  # type: ignore[attr-defined]
-Tensor.__copy__ = copy_tensor  # type: ignore[attr-defined]
+Tensor.__deepcopy__ = deepcopy_tensor
+Tensor.__copy__ = copy_tensor

@@ -94,7 +94,7 @@ class _NamesOfFiles:
         if own and str(module).partition(".")[0] in ("ember", "torch"):
             self._write_global(obj, *name_in_files(str(module), own))
         else:
-            super().save_global(obj, name)  # type: ignore[misc]
+            super().save_global(obj, name)
 
     def _write_global(self: Any, obj: Any, module: str, name: str) -> None:
         if self.proto >= 4:
@@ -107,7 +107,7 @@ class _NamesOfFiles:
 
     def save_reduce(self: Any, func: Any, args: Any, *rest: Any, **named: Any) -> None:
         """Write a call, tensors in the form that files have."""
-        super().save_reduce(*_legacy_form(func, args), *rest, **named)  # type: ignore[misc]
+        super().save_reduce(*_legacy_form(func, args), *rest, **named)
 
     def save_storage(self: Any, storage: Any) -> None:
         """Write the id that stands for a storage."""
@@ -139,12 +139,12 @@ class _NamesOfFiles:
 
 def _pickler_class(pickle_module: Any) -> Any:
     """The module's pickler with names of files; one that is compiled gets persistent ids only."""
-    base = pickle._Pickler if pickle_module is pickle else pickle_module.Pickler  # type: ignore[attr-defined]
-    if not issubclass(base, pickle._Pickler):  # type: ignore[attr-defined]
+    base = pickle._Pickler if pickle_module is pickle else pickle_module.Pickler
+    if not issubclass(base, pickle._Pickler):
         return _compiled_pickler(base)
     table = _NamesOfFiles
     named = type("Pickler", (table, base), {"dispatch": base.dispatch.copy()})
-    named.dispatch.update(  # type: ignore[attr-defined]
+    named.dispatch.update(
         {
             FunctionType: table.save_global,
             UntypedStorage: table.save_storage,
@@ -160,7 +160,7 @@ def _pickler_class(pickle_module: Any) -> Any:
 
 
 def _compiled_pickler(base: Any) -> Any:
-    class Pickler(base):  # type: ignore[misc]
+    class Pickler(base):
         """A pickler such as cloudpickle's, whose names cannot be changed: Ember reads its files."""
 
         table: StorageTable

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 import ember as torch
+from ember.serialization.pickling import user_attributes
 
 
 class Marked(torch.Tensor):
@@ -26,6 +27,25 @@ def marked(cls=Marked):
     made._array = torch.arange(2.0)._array
     made.note = "mine"
     return made
+
+
+def test_what_a_tensor_notes_of_itself_is_no_attribute_of_the_users():
+    leaf = torch.ones(3, requires_grad=True)
+    leaf.register_post_accumulate_grad_hook(lambda tensor: None)
+    leaf.register_hook(lambda grad: grad)
+    result = (leaf * 2)[1:]
+    result.retain_grad()
+    result.sum().backward()
+    written = torch.zeros(3)
+    written[1:].add_(1)
+    with torch.inference_mode():
+        frozen = torch.ones(2)
+    tensors = (leaf, result, leaf.grad, leaf.detach(), leaf.data, written, written[1:], frozen)
+    for tensor in tensors:
+        assert user_attributes(tensor) == {}
+    parameter = torch.nn.Parameter(torch.ones(2))
+    (parameter * parameter).sum().backward()
+    assert user_attributes(parameter) == {}
 
 
 PROTOCOLS = range(2, pickle.HIGHEST_PROTOCOL + 1)
