@@ -37,6 +37,7 @@ from ember.dtypes import can_cast, dtype, finfo, iinfo, promote_types
 from ember.errors import AcceleratorError, OutOfMemoryError
 from ember.layout import Size
 from ember.missing import missing_attribute as _missing_attribute
+from ember.ops import return_types
 from ember.ops.formats import (
     channels_last,
     channels_last_3d,
@@ -62,6 +63,7 @@ _SUBMODULES = frozenset(
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load",
+    "autograd.anomaly": "is_anomaly_enabled is_anomaly_check_nan_enabled",
     "storage": "TypedStorage UntypedStorage",
     "settings": "get_num_threads set_num_threads use_deterministic_algorithms "
     "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "

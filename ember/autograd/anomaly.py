@@ -50,6 +50,11 @@ def is_anomaly_enabled() -> bool:
     return engine.anomaly[0] is not None
 
 
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly detection looks for NaN."""
+    return is_anomaly_enabled() and _check_nan[0]
+
+
 class set_detect_anomaly:
     """Switch anomaly detection; as a context manager, back at the end."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ember.autograd.graph import GradientEdge
 from ember.core import engine
 from ember.core.array import full
 from ember.core.dispatch import needs_grad
@@ -12,22 +13,38 @@ from ember.core.node import edge_of
 from ember.core.registry import install_method
 from ember.core.tensor import Tensor, tensor_of
 from ember.errors import check
-from ember.kernel.array import contiguous_spec
+from ember.kernel.array import Spec, contiguous_spec
+from ember.source_lines import warn
 
 
 def _sequence(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, Tensor) or value is None else tuple(value)
+    return (value,) if isinstance(value, (Tensor, GradientEdge)) or value is None else tuple(value)
 
 
-def _seeds(outputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Tensor]:
+def _edge(value: Any) -> Any:
+    """Where a gradient for a tensor, or for a gradient edge, goes."""
+    return (value.node, value.output_nr) if isinstance(value, GradientEdge) else edge_of(value)
+
+
+def _spec(value: Any) -> Spec:
+    if isinstance(value, GradientEdge):
+        return value.node.out_specs[value.output_nr]
+    return value._array.spec  # type: ignore[no-any-return]
+
+
+def _is_recorded(value: Any) -> bool:
+    return isinstance(value, GradientEdge) or needs_grad(value)
+
+
+def _seeds(outputs: Sequence[Any], grads: Sequence[Any]) -> list[Tensor]:
     check(
         len(outputs) == len(grads),
         RuntimeError,
         f"got {len(outputs)} tensors and {len(grads)} gradients",
     )
     made = []
-    for out, grad in zip(outputs, grads, strict=True):
-        spec = out._array.spec
+    for position, (out, grad) in enumerate(zip(outputs, grads, strict=True)):
+        spec = _spec(out)
         if grad is None:
             check(
                 spec.numel == 1,
@@ -37,7 +54,7 @@ def _seeds(outputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Tensor]:
                 "first",
             )
             check(
-                spec.dtype.is_floating_point or not needs_grad(out),
+                spec.dtype.is_floating_point or not _is_recorded(out),
                 RuntimeError,
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}",
             )
@@ -47,27 +64,44 @@ def _seeds(outputs: Sequence[Tensor], grads: Sequence[Any]) -> list[Tensor]:
             TypeError,
             f"gradients can be either Tensors or None, but got {type(grad).__name__}",
         )
-        check(
-            tuple(grad.shape) == spec.shape,
-            RuntimeError,
-            lambda g=grad, s=spec: (
-                f"Mismatch in shape: grad_output[0] has a shape of {g.shape} and output[0] has a "
-                f"shape of torch.Size({list(s.shape)})."
-            ),
-        )
-        made.append(grad)
+        check_seed(grad._array.spec, spec, position)
+        made.append(grad if grad._array.spec.dtype is spec.dtype else grad.to(spec.dtype))
     return made
 
 
-def _roots(outputs: Sequence[Tensor]) -> list[Any]:
+def check_seed(grad: Spec, out: Spec, position: int) -> None:
+    """RuntimeError unless a gradient fits the output that it is given for."""
+    at = f"grad_output[{position}]"
+    check(
+        grad.shape == out.shape,
+        RuntimeError,
+        f"Mismatch in shape: {at} has a shape of torch.Size({list(grad.shape)}) and "
+        f"output[{position}] has a shape of torch.Size({list(out.shape)}).",
+    )
+    check(
+        grad.dtype is out.dtype or not (grad.dtype.is_complex or out.dtype.is_complex),
+        RuntimeError,
+        "For complex Tensors, both grad_output and output are required to have the same dtype. "
+        f"Mismatch in dtype: {at} has a dtype of {grad.dtype} and output[{position}] has a dtype "
+        f"of {out.dtype}.",
+    )
+    check(
+        grad.device is out.device,
+        RuntimeError,
+        f"invalid gradient at index {position} - expected device {out.device} but got "
+        f"{grad.device}: move it with .to('{out.device}')",
+    )
+
+
+def _roots(outputs: Sequence[Any]) -> list[Any]:
     roots = []
     for position, out in enumerate(outputs):
         check(
-            needs_grad(out),
+            _is_recorded(out),
             RuntimeError,
             f"element {position} of tensors does not require grad and does not have a grad_fn",
         )
-        roots.append(edge_of(out))
+        roots.append(_edge(out))
     return roots
 
 
@@ -85,6 +119,15 @@ def backward(
     The graph is freed unless retain_graph (default: create_graph); create_graph records this pass
     itself.
     """
+    if grad_variables is not None:
+        warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
+        check(
+            grad_tensors is None,
+            RuntimeError,
+            "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to "
+            "`backward()`. Please only use `grad_tensors`.",
+        )
+        grad_tensors = grad_variables
     outputs = _sequence(tensors)
     grads = _sequence(grad_tensors) if grad_tensors is not None else (None,) * len(outputs)
     targets = None
@@ -93,19 +136,20 @@ def backward(
         check(targets, RuntimeError, "`inputs` argument to `backward()` cannot be empty.")
         for target in targets:
             check(
-                target.requires_grad,
+                _is_recorded(target),
                 RuntimeError,
                 "One of the differentiated Tensors does not require grad",
             )
         for target in targets:
-            target.retain_grad()
+            if isinstance(target, Tensor):
+                target.retain_grad()
     roots = _roots(outputs)
     engine.run(
         roots,
         _seeds(outputs, grads),
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
-        inputs=None if targets is None else [edge_of(t) for t in targets],
+        inputs=None if targets is None else [_edge(t) for t in targets],
         accumulate=True,
     )
 
@@ -141,7 +185,7 @@ def grad(
     )
     for target in wanted:
         check(
-            needs_grad(target),
+            _is_recorded(target),
             RuntimeError,
             "One of the differentiated Tensors does not require grad",
         )
@@ -150,12 +194,12 @@ def grad(
         _seeds(outs, grads),
         retain_graph=create_graph if retain_graph is None else retain_graph,
         create_graph=create_graph,
-        inputs=[edge_of(t) for t in wanted],
+        inputs=[_edge(t) for t in wanted],
         accumulate=False,
     )
     for position, (value, target) in enumerate(zip(found, wanted, strict=True)):
         if value is None and materialize_grads:
-            spec = target._array.spec
+            spec = _spec(target)
             found[position] = tensor_of(
                 full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0)
             )
@@ -163,8 +207,8 @@ def grad(
             check(
                 allow_unused,
                 RuntimeError,
-                "One of the differentiated Tensors appears to not have been used in the graph. "
-                "Set allow_unused=True if this is the desired behavior.",
+                f"The differentiated Tensor at index {position} appears to not have been used in "
+                "the graph. Set allow_unused=True if this is the desired behavior.",
             )
         elif not create_graph and value._requires_grad:
             found[position] = value.detach()

@@ -56,7 +56,9 @@ class _Task:
 
     def sees(self, node: Node) -> bool:
         """Whether the node runs, or its gradient is one that was asked for."""
-        return self.needed is None or node in self.needed or any(node is n for n, _ in self.captures)
+        return (
+            self.needed is None or node in self.needed or any(node is n for n, _ in self.captures)
+        )
 
     def deliver(self, node: Node, index: int, grad: Any) -> None:
         """Add a gradient to an output of a node."""
