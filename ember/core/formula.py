@@ -210,11 +210,7 @@ class FormulaOp(Op):
             ),
         )
         reading = self.read(values, key, positions)
-        promoting = [
-            v
-            for v, i in zip(operands, positions, strict=True)
-            if self.parameters[i] not in reading.keeps
-        ]
+        promoting = self._promoting(values, positions)
         if self.refuse is not None:
             self.refuse(
                 [o.dtype if isinstance(o, Tensor) else dispatch.number_type(o) for o in operands]
@@ -250,6 +246,15 @@ class FormulaOp(Op):
             axes=axes,
         )
         return Plan(call, executor.prepare(call, outs[0].device), positions, reading)
+
+    def _promoting(self, values: Sequence[Any], positions: tuple[int, ...]) -> list[Any]:
+        """What decides on the dtype: operands that are cast, and numbers in the formula."""
+        return [
+            v
+            for i, v in enumerate(values)
+            if self.parameters[i] not in self.keeps
+            and (i in positions or (isinstance(v, NUMBERS) and v in self.literals[i]))
+        ]
 
     def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
         """The dims of a row; none for elementwise ops."""
