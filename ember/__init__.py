@@ -64,7 +64,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load",
     "autograd.anomaly": "is_anomaly_enabled is_anomaly_check_nan_enabled",
-    "storage": "TypedStorage UntypedStorage",
+    "storage": "Storage TypedStorage UntypedStorage from_file is_storage",
     "settings": "get_num_threads set_num_threads use_deterministic_algorithms "
     "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
     "set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision "

@@ -71,8 +71,10 @@ class UntypedStorage:
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """The first `nbytes` of a file (all of it for 0) as memory, read when they are used.
 
-        With `shared`, writes go to the file, which grows to `nbytes` if it is shorter.
+        With `shared`, writes go to the file, which is made, or grows to `nbytes`, if need be.
         """
+        if shared and not os.path.exists(filename):
+            open(filename, "xb").close()
         with open(filename, "r+b" if shared else "rb") as file:
             length = os.fstat(file.fileno()).st_size
             if shared and length < nbytes:

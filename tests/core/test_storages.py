@@ -234,3 +234,23 @@ def test_sources_that_set_refuses():
         leaf.set_(torch.zeros(2).untyped_storage())
     with torch.no_grad():
         assert leaf.set_(torch.zeros(3).untyped_storage()).tolist() == [0, 0, 0]
+
+
+def test_files_as_tensors(tmp_path):
+    path = tmp_path / "numbers"
+    shared = torch.from_file(str(path), shared=True, size=4, dtype=torch.int16)
+    shared.copy_(torch.arange(4))
+    private = torch.from_file(path, size=3, dtype=torch.int16)
+    private[0] = 9
+    assert private.tolist() == [9, 1, 2] and shared.tolist() == [0, 1, 2, 3]
+    assert torch.from_file(path).shape == (0,)
+    with pytest.raises(RuntimeError, match="8 bytes, 400 were asked for"):
+        torch.from_file(path, size=100)
+    with pytest.raises(RuntimeError, match="only CPU tensors"):
+        torch.from_file(path, size=1, device="meta")
+
+
+def test_what_is_a_storage():
+    assert torch.is_storage(torch.UntypedStorage(1)) and torch.is_storage(torch.FloatStorage(1))
+    assert not torch.is_storage(torch.ones(1))
+    assert torch.Storage is torch.FloatStorage

@@ -3,6 +3,7 @@
 The tests read them with Ember; what they hold is written out again in test_loading.py.
 """
 
+import pickle
 from collections import OrderedDict
 from pathlib import Path
 
@@ -71,6 +72,9 @@ def main():
     torch.save(torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.Tanh()), FOLDER / "module.pt")
     torch.save(torch.Generator().manual_seed(3), FOLDER / "generator.pt")
     torch.save(torch.arange(4.0).storage(), FOLDER / "storage.pt")
+    named = contents()["attribute"]
+    plain = pickle.dumps([torch.arange(3), torch.nn.Parameter(torch.ones(2)), named])
+    (FOLDER / "plain.pkl").write_bytes(plain)
 
 
 if __name__ == "__main__":

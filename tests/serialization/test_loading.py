@@ -2,6 +2,8 @@
 
 import io
 import pickle
+import subprocess
+import sys
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -164,3 +166,21 @@ def test_an_archive_that_was_compressed():
             archive.writestr(name, source.read(name))
     target.seek(0)
     assert torch.load(target).sum().item() == 499500
+
+
+PLAIN = """
+import pickle, sys
+import ember
+ember.torch_alias.install()
+with open(sys.argv[1], "rb") as file:
+    numbers, parameter, named = pickle.load(file)
+assert numbers.tolist() == [0, 1, 2] and type(numbers) is ember.Tensor
+assert type(parameter) is ember.nn.Parameter and parameter.tolist() == [1, 1]
+assert named.label == "mine" and named.tolist() == [1, 1]
+"""
+
+
+def test_plain_pickles_of_pytorch_are_read_under_its_name():
+    command = [sys.executable, "-c", PLAIN, str(DATA / "plain.pkl")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
