@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import Kernels
+from ember.backends.cpu import compiled
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
 from ember.dtypes import HALF, bfloat16, bool_, float32
@@ -58,9 +59,28 @@ def _prepare_map(call: MapCall) -> Runner:
         if ufunc is not None
         else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
     )
-    if call.writes:
-        return _writing(function, casts, call)
-    return _general(function, casts, call)
+    runner = _writing(function, casts, call) if call.writes else _general(function, casts, call)
+    loop = compiled.plan(call)
+    return runner if loop is None else _compiled_when_seen_again(runner, loop, call)
+
+
+def _compiled_when_seen_again(evaluate: Runner, loop: Callable[..., None], call: MapCall) -> Runner:
+    """The first call is evaluated, so that nothing waits for a compiler that may not be worth it."""
+    seen: list[bool] = []
+    specs, writes = call.out_specs, call.writes
+
+    def run(*operands: Any) -> Any:
+        if not seen:
+            seen.append(True)
+            return evaluate(*operands)
+        if writes:
+            outs = tuple([operands[p] for p in writes])
+        else:
+            outs = tuple([fresh(spec) for spec in specs])
+        loop(operands, outs)
+        return outs[0] if len(outs) == 1 else outs
+
+    return run
 
 
 def _cast_of(spec: Any, name: str, call: MapCall, compute: DType) -> Any:
