@@ -189,10 +189,9 @@ class FormulaOp(Op):
             reading = self.readings[static] = Reading(roots, names, self.keeps, named)
         return reading
 
-    def plan(self, values: Sequence[Any], key: Any, target: Spec | None = None) -> Plan:
-        """The plan for a key; `target` is the spec of an array that the result is written into."""
-        positions = self.dynamic(key)
-        operands = [values[i] for i in positions]
+    def _check_operands(self, values: Sequence[Any], operands: Sequence[Any]) -> None:
+        """TypeError for arguments that are neither tensors nor numbers, or if no tensor is among
+        them."""
         for position, value in enumerate(values):
             check(
                 isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS))
@@ -209,6 +208,12 @@ class FormulaOp(Op):
                 f"{type(values[0]).__name__}"
             ),
         )
+
+    def plan(self, values: Sequence[Any], key: Any, target: Spec | None = None) -> Plan:
+        """The plan for a key; `target` is the spec of an array that the result is written into."""
+        positions = self.dynamic(key)
+        operands = [values[i] for i in positions]
+        self._check_operands(values, operands)
         reading = self.read(values, key, positions)
         promoting = self._promoting(values, positions)
         if self.refuse is not None:
