@@ -102,5 +102,14 @@ class Op:
                 f"{type(value).__name__}"
             )
 
+    def __copy__(self) -> Op:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled by its public name, as a function is
+
     def __repr__(self) -> str:
         return f"<function {self.name}>"

@@ -52,6 +52,8 @@ def _register(op: Any, function: Any, export: int, names: tuple[str, ...], own: 
     if isinstance(op, Op):
         op.name = own
     OPS[own] = op
+    if export & (F | FUNCTION):  # where pickle finds it
+        op.__module__ = "ember.nn.functional" if export & F else "ember"
     for name in (own, *names):
         _publish(name, op, export)
         if export & INPLACE:

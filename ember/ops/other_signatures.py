@@ -76,7 +76,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """`group_norm` with the mean and 1 / √(var + eps) of each group: (N, groups)."""
     out = normalization.group_norm(input, group, weight, bias, eps)
-    return (out, *_moments(input.reshape(N, group, -1), -1, eps, False))
+    return (out, *_moments(input.reshape(N, group, C // group * HxW), -1, eps, False))
 
 
 @composite(FUNCTION)

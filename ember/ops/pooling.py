@@ -324,7 +324,7 @@ def _power(average, count, input, norm_type, kernel_size, stride, ceil_mode):
     for k in kernel:
         size *= k
     mean = average(input.pow(norm_type), kernel, stride, 0, ceil_mode)
-    return (mean.sign() * mean.abs().clamp(min=0)).mul(size).pow(1.0 / norm_type)
+    return (mean.sign() * mean.abs().relu()).mul(size).pow(1.0 / norm_type)
 
 
 @composite(export=F)

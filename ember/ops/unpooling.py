@@ -175,14 +175,16 @@ def _fractional(
     samples = _random_samples
     if samples is None:
         samples = rand((*lead, count), dtype=input.dtype, device=input.device)
+    fits = samples.dim() == 3 and samples.size(0) >= lead[0]
     check(
-        samples.dim() == 3 and tuple(samples.shape) == (*lead, count),
+        fits and tuple(samples.shape[1:]) == (lead[1], count),
         RuntimeError,
         lambda: (
             f"{name}: _random_samples must be {[*lead, count]}: Expect _random_samples.size(2) "
             f"equals to {count}; got {list(samples.shape)}."
         ),
     )
+    samples = samples[: lead[0]]
     values, indices = _windows_max(input, kernel, size, samples)
     if not batched:
         values, indices = values.squeeze(0), indices.squeeze(0)

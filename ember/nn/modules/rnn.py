@@ -263,6 +263,10 @@ def _check_sizes(module, dropout):
             f"{name} should be of type int, got: {type(value).__name__}",
         )
         check(value > 0, ValueError, f"{name} must be greater than zero")
+    for name in ("bias", "batch_first"):
+        value = getattr(module, name)
+        kind = type(value).__name__
+        check(isinstance(value, bool), TypeError, f"{name} should be of type bool, got: {kind}")
     check(
         module.proj_size >= 0,
         ValueError,

@@ -4,6 +4,7 @@ import copy
 
 import ember.nn.functional as F
 import ember.ops as ops
+from ember import dtypes
 from ember.core.modes import autocast_state, is_grad_enabled
 from ember.errors import check
 from ember.nn import init
@@ -215,7 +216,7 @@ class TransformerEncoder(Module):
                 src_key_padding_mask=src_key_padding_mask,
             )
         if padding is not None and mask is None and self._clears_padding(src, padding):
-            output = output.masked_fill(padding.to(ops.bool).unsqueeze(-1), 0)
+            output = output.masked_fill(padding.to(dtypes.bool_).unsqueeze(-1), 0)
         return output if self.norm is None else self.norm(output)
 
     def _clears_padding(self, src, padding):
@@ -228,7 +229,7 @@ class TransformerEncoder(Module):
         ):
             return False
         # Only padding at the end of each sequence is left out.
-        padding = padding.to(ops.bool)
+        padding = padding.to(dtypes.bool_)
         return not self.mask_check or not bool((padding[:, :-1] & ~padding[:, 1:]).any())
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 import ember.nn.functional as F
 import ember.ops as ops
+from ember import dtypes
 from ember.core.tensor import Tensor
 from ember.errors import check
 
@@ -82,35 +83,35 @@ class PackedSequence(PackedSequence_):
 
     def double(self):
         """The data as float64."""
-        return self.to(dtype=ops.float64)
+        return self.to(dtype=dtypes.float64)
 
     def float(self):
         """The data as float32."""
-        return self.to(dtype=ops.float32)
+        return self.to(dtype=dtypes.float32)
 
     def half(self):
         """The data as float16."""
-        return self.to(dtype=ops.float16)
+        return self.to(dtype=dtypes.float16)
 
     def long(self):
         """The data as int64."""
-        return self.to(dtype=ops.int64)
+        return self.to(dtype=dtypes.int64)
 
     def int(self):
         """The data as int32."""
-        return self.to(dtype=ops.int32)
+        return self.to(dtype=dtypes.int32)
 
     def short(self):
         """The data as int16."""
-        return self.to(dtype=ops.int16)
+        return self.to(dtype=dtypes.int16)
 
     def char(self):
         """The data as int8."""
-        return self.to(dtype=ops.int8)
+        return self.to(dtype=dtypes.int8)
 
     def byte(self):
         """The data as uint8."""
-        return self.to(dtype=ops.uint8)
+        return self.to(dtype=dtypes.uint8)
 
     @property
     def is_cuda(self):
