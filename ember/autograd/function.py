@@ -72,9 +72,10 @@ class FunctionCtx:
 class _FunctionNode(Node):
     """A recorded user function."""
 
-    __slots__ = ("context", "function", "shell")
+    __slots__ = ("context", "function", "places")
     context: FunctionCtx
     function: Any
+    places: tuple[int, ...]  # where among forward's results the tensors are, and how many there are
 
     def name(self) -> str:
         """The function's name with Backward."""
@@ -88,8 +89,11 @@ class _FunctionNode(Node):
                 tensor_of(full(contiguous_spec(s.shape, s.dtype, s.device), 0)) if g is None else g
                 for g, s in zip(grads, self.out_specs, strict=True)
             ]
+        given = [None] * self.places[-1]
+        for place, grad in zip(self.places[:-1], grads, strict=True):
+            given[place] = grad
         rule = function.vjp if function.vjp is not Function.vjp else function.backward
-        found = rule(context, *grads)
+        found = rule(context, *given)
         results = found if isinstance(found, (tuple, list)) else (found,)
         count = len(self.edges)
         check(
@@ -102,9 +106,8 @@ class _FunctionNode(Node):
         for result in results:
             check(
                 result is None or isinstance(result, Tensor),
-                TypeError,
-                f"function {self.name()}: expected Variable or None as a gradient (got "
-                f"{type(result).__name__})",
+                RuntimeError,
+                f"function {self.name()}: expected Variable or None (got {type(result).__name__})",
             )
         return tuple(
             None if target is None else result
@@ -209,7 +212,7 @@ def _finish(
             for a, needed in zip(args, context.needs_input_grad, strict=True)
         )
         node = _new_node(cls, edges, tuple(outputs[i]._array.spec for i in tensors))
-        node.context, node.function = context, cls
+        node.context, node.function, node.places = context, cls, (*tensors, len(outputs))
         context._node = node
     made: dict[int, Tensor] = {}
     for index, position in enumerate(tensors):

@@ -86,14 +86,22 @@ def _decorated(context: Any, function: Any) -> Any:
         @functools.wraps(function)
         def generate(*args: Any, **kwargs: Any) -> Any:
             made = function(*args, **kwargs)
-            sent = None
+            step: Callable[[Any], Any] = made.send
+            given: Any = None
             while True:
-                with context.clone():
-                    try:
-                        value = made.send(sent)
-                    except StopIteration as end:
-                        return end.value
-                sent = yield value
+                try:
+                    with context.clone():
+                        value = step(given)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    step, given = made.send, (yield value)
+                except GeneratorExit:
+                    with context.clone():
+                        made.close()
+                    raise
+                except BaseException as error:
+                    step, given = made.throw, error
 
         return generate
 

@@ -227,7 +227,8 @@ class Tensor(ArrayFacts):
 
     @property
     def _version(self) -> int:
-        """How often the storage has been written."""
+        """How often the storage has been written. RuntimeError for inference tensors."""
+        check(not self._inference, RuntimeError, "Inference tensors do not track version counter.")
         return self._array.storage.version
 
     def _is_view(self) -> bool:

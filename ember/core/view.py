@@ -102,7 +102,7 @@ def _alias(tensor: Tensor, plan: tuple[Spec, int]) -> Tensor:
     array = tensor._array
     out: Tensor = _new(Tensor)
     out._array = Array(array.storage, plan[0], array.offset + plan[1])
-    if tensor._inference or modes.state.inference:
+    if tensor._inference:  # a view of an ordinary tensor is ordinary, even in inference mode
         out._inference = True
     if tensor._silent_writes:
         out._silent_writes = True
