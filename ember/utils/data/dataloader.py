@@ -150,7 +150,7 @@ class DataLoader(Generic[T_co]):
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
         self.check_worker_number_rationality()
-        return _worker_iterator()(self)  # type: ignore[no-any-return]
+        return _worker_iterator()(self)
 
     def __iter__(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers > 0):
@@ -159,7 +159,7 @@ class DataLoader(Generic[T_co]):
             self._iterator = self._get_iterator()
         else:
             self._iterator._reset(self)
-        return self._iterator  # type: ignore[no-any-return]
+        return self._iterator
 
     def __len__(self) -> int:
         if self._dataset_kind != _DatasetKind.Iterable:

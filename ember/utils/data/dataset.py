@@ -74,7 +74,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         self.tensors = tensors
 
     def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
-        return tuple(tensor[index] for tensor in self.tensors)  # type: ignore[index]
+        return tuple(tensor[index] for tensor in self.tensors)
 
     def __len__(self) -> int:
         return int(self.tensors[0].size(0))
@@ -179,7 +179,7 @@ class ConcatDataset(Dataset[T_co]):
             idx += len(self)
         which = bisect_right(self.cumulative_sizes, idx)
         before = self.cumulative_sizes[which - 1] if which else 0
-        return self.datasets[which][idx - before]  # type: ignore[no-any-return]
+        return self.datasets[which][idx - before]
 
     @property
     def cummulative_sizes(self) -> list[int]:
@@ -239,7 +239,7 @@ class Subset(Dataset[T_co]):
         chosen = [self.indices[index] for index in indices]
         batch_of = getattr(self.dataset, "__getitems__", None)
         if callable(batch_of):
-            return batch_of(chosen)  # type: ignore[no-any-return]
+            return batch_of(chosen)
         return [self.dataset[index] for index in chosen]
 
     def __len__(self) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 import ember.ops as ops
-from ember import dtypes
 from ember.core.tensor import Tensor
 from ember.errors import check
 
@@ -59,7 +58,7 @@ def mapping_like(sample: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
             made: Any = copy.copy(sample)
             made.update(items)
             return made
-        return type(sample)(items)  # type: ignore[call-arg]
+        return type(sample)(items)
     except TypeError:
         return items
 
@@ -72,7 +71,7 @@ def sequence_like(sample: Sequence[Any], items: list[Any]) -> Any:
             for position, item in enumerate(items):
                 made[position] = item
             return made
-        return type(sample)(items)  # type: ignore[call-arg]
+        return type(sample)(items)
     except TypeError:
         return items
 
@@ -118,7 +117,7 @@ def _collate_sequences(first: Any, batch: Any, collate_fn_map: CollateMap | None
 
 def collate_tensor_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Tensors of one shape, stacked along a new first dim."""
-    return ops.stack(tuple(batch), 0)  # type: ignore[no-any-return]
+    return ops.stack(tuple(batch), 0)
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
@@ -131,17 +130,18 @@ def collate_numpy_array_fn(batch: Any, *, collate_fn_map: CollateMap | None = No
 
 def collate_numpy_scalar_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """NumPy numbers as a vector of their dtype."""
-    return ops.as_tensor(batch)  # type: ignore[no-any-return]
+    return ops.as_tensor(batch)
 
 
 def collate_float_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Python floats as a vector of float64."""
-    return ops.tensor(batch, dtype=dtypes.float64)  # type: ignore[no-any-return]
+    return ops.tensor(np.array(batch, np.float64))
 
 
 def collate_int_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Tensor:
     """Python integers and bools as a vector."""
-    return ops.tensor(batch)  # type: ignore[no-any-return]
+    values = np.array(batch)  # much faster than a look at each number; large ones go the slow way
+    return ops.tensor(values if values.dtype in (np.int64, np.bool_) else batch)
 
 
 def collate_str_fn(batch: Any, *, collate_fn_map: CollateMap | None = None) -> Any:

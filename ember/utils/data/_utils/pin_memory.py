@@ -14,7 +14,7 @@ def pin_memory(data: Any, device: Any = None) -> Any:
     its own.
     """
     if isinstance(data, Tensor):
-        return data.pin_memory()  # type: ignore[attr-defined]
+        return data.pin_memory()
     if isinstance(data, (str, bytes)):
         return data
     if isinstance(data, Mapping):

@@ -55,7 +55,7 @@ class _Pickler(pickle.Pickler):
         if type(value) is Tensor and array.storage.nbytes > max(
             2 * array.spec.nbytes, INLINE_LIMIT
         ):
-            copied = value.detach().clone().requires_grad_(value.requires_grad)  # type: ignore[attr-defined]
+            copied = value.detach().clone().requires_grad_(value.requires_grad)
             return copied.__reduce_ex__(5)
         return NotImplemented
 
