@@ -181,7 +181,7 @@ def test_pinning_with_a_gpu():
     import os
 
     environment = os.environ | {"EMBER_SIMULATE_GPUS": "1"}
-    command = [sys.executable, "-W", "error", "-c", PINNED]
+    command = [sys.executable, "-W", "error::UserWarning", "-c", PINNED]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
 

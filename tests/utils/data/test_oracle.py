@@ -10,7 +10,10 @@ from ember.utils import data as ours
 
 torch = pytest.importorskip("torch")
 theirs = pytest.importorskip("torch.utils.data")
-pytestmark = pytest.mark.oracle
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded"),
+]
 
 
 class Draws:
