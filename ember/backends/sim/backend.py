@@ -261,7 +261,7 @@ def visible(count: int) -> list[int]:
     found: list[int] = []
     for item in text.split(","):
         item = item.strip()
-        index = int(item) if item.isdigit() else _by_uuid(item, count)
+        index = int(item) if item.isascii() and item.isdigit() else _by_uuid(item, count)
         if index is None or index >= count:
             break
         if index in found:  # CUDA shows no device at all when one is named twice
