@@ -3,7 +3,6 @@ called."""
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from typing import Any
 
@@ -91,4 +90,6 @@ class detect_anomaly:
 
 
 def _where() -> list[str]:
+    import traceback  # slow to import, and only needed while looking for an error
+
     return traceback.format_stack()[:-3]

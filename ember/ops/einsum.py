@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from typing import Any
 
 from ember.core.registry import FUNCTION, composite
@@ -11,7 +10,7 @@ from ember.errors import check
 from ember.layout import product as size_of
 from ember.ops.matmul import matmul
 
-LETTERS = string.ascii_uppercase + string.ascii_lowercase
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 @composite(FUNCTION)

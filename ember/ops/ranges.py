@@ -96,21 +96,25 @@ def linspace(
     dtype = dtype or (
         modes.get_default_dtype().to_complex() if complex_ else modes.get_default_dtype()
     )
-    work = np.complex128 if dtype.is_complex else np.float64
-    index = np.arange(steps)
-    step = (end - start) / (steps - 1) if steps > 1 else 0
+    values = _spaced(start, end, steps, dtype).astype(dtype.numpy)
+    return finish(from_values(values, dtype, place(device)), requires_grad)
+
+
+def _spaced(start: Any, end: Any, steps: int, dtype: DType) -> np.ndarray[Any, Any]:
+    """Evenly spaced numbers, the upper half counted down from the end; integers by PyTorch's
+    float32 steps between truncated bounds."""
     if dtype.category == dtypes.INTEGRAL:
         start, end = int(start), int(end)
-        step = np.float32((end - start) / (steps - 1)) if steps > 1 else 0
-        low = np.trunc(start + (np.float32(step) * index.astype(np.float32))).astype(np.int64)
-        high = np.trunc(end - (np.float32(step) * (steps - 1 - index).astype(np.float32))).astype(
-            np.int64
-        )
-        values = np.where(index < steps // 2, low, high)
-    else:
-        low, high = start + work(step) * index, end - work(step) * (steps - 1 - index)
-        values = np.where(index < steps // 2, low, high) if steps > 1 else np.array([start] * steps)
-    return finish(from_values(values.astype(dtype.numpy), dtype, place(device)), requires_grad)
+    if steps <= 1:
+        return np.array([start] * steps)
+    index = np.arange(steps)
+    if dtype.category == dtypes.INTEGRAL:
+        step = np.float32((end - start) / (steps - 1))
+        low = start + step * index.astype(np.float32)
+        high = end - step * (steps - 1 - index).astype(np.float32)
+        return np.trunc(np.where(index < steps // 2, low, high)).astype(np.int64)
+    step = (np.complex128 if dtype.is_complex else np.float64)((end - start) / (steps - 1))
+    return np.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))
 
 
 @composite(FUNCTION | OUT)
@@ -129,7 +133,9 @@ def logspace(
     check(steps >= 0, RuntimeError, "number of steps must be non-negative")
     start, end = (n.item() if isinstance(n, Tensor) else n for n in (start, end))
     dtype = dtype or modes.get_default_dtype()
-    powers = np.linspace(start, end, steps) if steps != 1 else np.array([start], dtype=np.float64)
+    if dtype.category == dtypes.INTEGRAL:
+        start, end = int(start), int(end)
+    powers = _spaced(start, end, steps, dtypes.complex128 if dtype.is_complex else dtypes.float64)
     with np.errstate(all="ignore"):
         values = np.power(base, powers).astype(dtype.numpy)
     return finish(from_values(values, dtype, place(device)), requires_grad)

@@ -55,15 +55,21 @@ def _made(name: str, fields: str) -> Any:
 
 
 def _rebuilt(name: str, values: tuple[Any, ...]) -> Any:
-    return globals()[name](*values)
+    return __getattr__(name)(*values)
 
 
-all_return_types = []
-for _fields, _names in _FIELDS.items():
-    for _name in _names.split():
-        globals()[_name] = _made(_name, _fields)
-        all_return_types.append(globals()[_name])
+_FIELDS_OF = {name: fields for fields, names in _FIELDS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module 'torch.return_types' has no type {name!r}")
+    """The type of that name, made when it is first asked for: most programs need few of them."""
+    if name == "all_return_types":
+        return [globals().get(known) or __getattr__(known) for known in _FIELDS_OF]
+    if name not in _FIELDS_OF:
+        raise AttributeError(f"module 'torch.return_types' has no type {name!r}")
+    found = globals()[name] = globals().get(name) or _made(name, _FIELDS_OF[name])
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(_FIELDS_OF)

@@ -290,33 +290,8 @@ def searchsorted_op(
     return values.spec.with_shape(tuple(values.shape)).with_dtype(dtypes.int64)
 
 
-@composite(FUNCTION | OUT)
-def searchsorted(
-    sorted_sequence: Tensor,
-    input: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Where each value would be inserted into an ordered sequence (its last dim), left or right of
-    equal ones."""
-    check(
-        side in (None, "left", "right"),
-        RuntimeError,
-        f"side can only be 'left' or 'right' but got {side}",
-    )
-    check(
-        not (side == "left" and right),
-        RuntimeError,
-        "side and right can't be set to opposites, got side of left while right was True",
-    )
-    values = (
-        input
-        if isinstance(input, Tensor)
-        else tensor(input, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
-    )
+def _check_sequence(sorted_sequence: Tensor, values: Tensor, sorter: Tensor | None) -> None:
+    """RuntimeError unless values, an ordered sequence and its sorter go together."""
     check(
         sorted_sequence.ndim > 0,
         RuntimeError,
@@ -350,6 +325,36 @@ def searchsorted(
             "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype "
             f"{sorter.dtype.title}",
         )
+
+
+@composite(FUNCTION | OUT)
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where each value would be inserted into an ordered sequence (its last dim), left or right of
+    equal ones."""
+    check(
+        side in (None, "left", "right"),
+        RuntimeError,
+        f"side can only be 'left' or 'right' but got {side}",
+    )
+    check(
+        not (side == "left" and right),
+        RuntimeError,
+        "side and right can't be set to opposites, got side of left while right was True",
+    )
+    values = (
+        input
+        if isinstance(input, Tensor)
+        else tensor(input, dtype=sorted_sequence.dtype, device=sorted_sequence.device)
+    )
+    _check_sequence(sorted_sequence, values, sorter)
     found = searchsorted_op(
         sorted_sequence.detach(), values.detach(), right or side == "right", sorter
     )
