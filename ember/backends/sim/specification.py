@@ -45,13 +45,8 @@ def parse(text: str) -> tuple[int, GpuModel]:
     """(count, model) of a specification. ValueError that shows the grammar for anything else."""
     head, colon, name = text.strip().partition(":")
     count, x, memory = head.partition("x")
-    complete = (
-        count.isascii()
-        and count.isdigit()
-        and bool(x) == bool(memory)
-        and bool(colon) == bool(name)
-    )
-    if not complete:
+    complete = bool(x) == bool(memory) and bool(colon) == bool(name)
+    if not (complete and count.isascii() and count.isdigit()):
         raise ValueError(f"simulated GPUs: {text!r} is not of the form {GRAMMAR}")
     model = MODELS.get(name.upper(), MODELS[""]._replace(name=name))
     if memory:
