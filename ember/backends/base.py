@@ -3,6 +3,8 @@ type."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -130,6 +132,7 @@ def backend_of(kind: str) -> Backend:
     """The backend of a device type; an error that says how to get one if there is none."""
     found = _backends.get(kind)
     if found is None:
+        _look_around(kind)
         provider = _providers.get(kind)
         check(
             provider,
@@ -143,8 +146,15 @@ def backend_of(kind: str) -> Backend:
     return found
 
 
+def _look_around(kind: str) -> None:
+    """Load the simulated GPUs where the environment asks for them."""
+    if kind == "cuda" and kind not in _providers and os.environ.get("EMBER_SIMULATE_GPUS"):
+        importlib.import_module("ember.backends.sim")
+
+
 def has_backend(kind: str) -> bool:
     """Whether a device type has a backend."""
+    _look_around(kind)
     return kind in _backends or kind in _providers
 
 

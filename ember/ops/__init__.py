@@ -7,7 +7,7 @@ from typing import Any
 
 FAMILIES = (
     "formats", "arithmetic", "rounding", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
-    "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "operators", "gathering",
+    "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "subclasses", "operators", "gathering",
     "index_slices", "masks", "scans", "rearranged", "diagonals", "stacks", "copies", "complex_numbers", "products", "einsum", "predicates", "statistics", "resizing", "sorting",
     "random_fill", "random", "sampling",
     "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",

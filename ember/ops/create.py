@@ -64,8 +64,11 @@ def _cast(values: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
 
 
 def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
-    leaves: list[Any] = []
-    shape = _measure(data, leaves)
+    if isinstance(data, list) and all(type(v) is int or type(v) is float for v in data):
+        leaves, shape = data, (len(data),)  # the usual case, without a closer look
+    else:
+        leaves = []
+        shape = _measure(data, leaves)
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         leaves = [leaf.item() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     numpy_types = {leaf.dtype for leaf in leaves if isinstance(leaf, np.generic)}
@@ -78,10 +81,18 @@ def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any]
         values = np.array(leaves, dtype=object if dtype is dtypes.uint64 else None)
     except OverflowError:
         values = np.array(leaves, dtype=object)
+    if (
+        values.dtype == np.uint64
+        and dtype.category == dtypes.INTEGRAL
+        and dtype is not dtypes.uint64
+    ):
+        values = values.astype(object)  # beyond int64
+    if values.dtype == object and leaves and dtype is dtypes.uint64:
+        return np.array(leaves, np.uint64).reshape(shape), dtype
     if values.dtype == object and leaves:
         check(
             dtype.category != dtypes.INTEGRAL,
-            RuntimeError if dtype is not dtypes.uint64 else TypeError,
+            RuntimeError,
             f"Overflow when unpacking long: a value does not fit {dtype}",
         )
         values = np.array([complex(v) if dtype.is_complex else float(v) for v in leaves])
