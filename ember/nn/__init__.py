@@ -1,6 +1,6 @@
 """Neural networks: modules, their functions, initialisers and tools."""
 
-from ember.nn import functional, init, modules, parallel, parameter, utils
+from ember.nn import attention, functional, grad, init, modules, parallel, parameter, utils
 from ember.nn.modules import *
 from ember.nn.modules import __all__ as _module_names
 from ember.nn.parallel import DataParallel
@@ -17,7 +17,9 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "functional",
+    "grad",
     "init",
     "modules",
     "parallel",

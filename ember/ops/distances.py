@@ -287,7 +287,8 @@ def margin_ranking_loss(
             f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
         ),
     )
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    gap = -target * (input1 - input2) + float(margin)
+    return reduced(gap.clamp(min=0), reduction)
 
 
 @composite(export=F)
@@ -308,6 +309,6 @@ def hinge_embedding_loss(
     """
     reduction = chosen(reduction, size_average, reduce)
     check_reduction(reduction)
-    unlike = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
+    unlike = (float(margin) - input).clamp(min=0).masked_fill(target == 1, 0)
     alike = input.masked_fill(target == -1, 0)
     return reduced(unlike + alike, reduction)

@@ -1,5 +1,7 @@
 """Rows of a table by index: `embedding`, `embedding_bag`, `one_hot`."""
 
+import math
+
 from ember.core.modes import is_grad_enabled, no_grad
 from ember.core.registry import FUNCTION, F, composite
 from ember.dtypes import int32, int64
@@ -273,10 +275,12 @@ def _offset_bags(found, kept, mode, bag, bags):
     """Bags of any length: (L, D) to (B, D)."""
     zeros = found.new_zeros((bags, found.size(1)))
     if mode == "max":
-        if kept is not None:
-            found, bag = found[kept], bag[kept]
         places = bag.unsqueeze(-1).expand(found.shape)
-        return zeros.scatter_reduce(0, places, found, "amax", include_self=False)
+        if kept is None:
+            return zeros.scatter_reduce(0, places, found, "amax", include_self=False)
+        found = found.masked_fill(~kept.unsqueeze(-1), -math.inf)
+        top = zeros.scatter_reduce(0, places, found, "amax", include_self=False)
+        return top.masked_fill(top.detach() == -math.inf, 0)
     if kept is not None:
         found = found.masked_fill(~kept.unsqueeze(-1), 0)
     total = zeros.index_add(0, bag, found)
