@@ -1,4 +1,5 @@
-"""Compiled loops give the very bits that the evaluation with NumPy gives, for every formula they take."""
+"""Compiled loops give the very bits that the evaluation with NumPy gives, for every formula they
+take."""
 
 import ctypes
 

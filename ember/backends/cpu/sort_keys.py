@@ -99,7 +99,10 @@ def stable_order(x: NDArray, descending: bool = False) -> NDArray:
 
 
 def smallest_places(keys: NDArray, k: int, ordered: bool) -> NDArray:
-    """The places of the k smallest keys along the last axis; the last of them is the k-th."""
+    """The places of the k smallest keys along the last axis; the last of them is the k-th.
+
+    Of equals the first are taken.
+    """
     pair = packed(keys)
     if pair is not None:
         words, places = pair
@@ -108,9 +111,11 @@ def smallest_places(keys: NDArray, k: int, ordered: bool) -> NDArray:
         if ordered:
             chosen.sort(-1)
         return unpacked(chosen, places)
-    chosen = np.argpartition(keys, k - 1, -1)[..., :k]
-    if ordered:
-        chosen.sort(-1)
-        values = np.take_along_axis(keys, chosen, -1)
-        chosen = np.take_along_axis(chosen, np.argsort(values, -1, kind="stable"), -1)
-    return chosen
+    # All that are smaller than the k-th, and as many of its equals, from the first, as are missing.
+    bound = np.partition(keys, k - 1, -1)[..., k - 1 : k]
+    smaller, equal = keys < bound, keys == bound
+    missing = k - np.count_nonzero(smaller, -1, keepdims=True)
+    held = smaller | (equal & (np.cumsum(equal, -1) <= missing))
+    chosen = np.nonzero(held)[-1].reshape(*keys.shape[:-1], k)
+    values = np.take_along_axis(keys, chosen, -1)
+    return np.take_along_axis(chosen, np.argsort(values, -1, kind="stable"), -1)
