@@ -42,8 +42,18 @@ def finish(array: Array, requires_grad: bool = False, pin_memory: bool = False) 
     return made
 
 
+def check_dtype(dtype: Any) -> None:
+    """TypeError for a `dtype` argument that is none."""
+    check(
+        dtype is None or isinstance(dtype, DType),
+        TypeError,
+        f"argument 'dtype' must be torch.dtype, not {type(dtype).__name__}",
+    )
+
+
 def new_empty(shape: tuple[int, ...], dtype: DType | None, device: Any = None) -> Array:
     """An uninitialised array; RuntimeError for negative sizes."""
+    check_dtype(dtype)
     for size in shape:
         check(
             size >= 0,
@@ -55,6 +65,7 @@ def new_empty(shape: tuple[int, ...], dtype: DType | None, device: Any = None) -
 
 def new_full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Array:
     """An array filled with a number."""
+    check_dtype(dtype)
     check(
         all(n >= 0 for n in shape),
         RuntimeError,

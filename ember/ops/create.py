@@ -36,14 +36,15 @@ from ember.ops.formats import preserve_format
 def _host_values(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
     """A fresh contiguous ndarray of nested Python data, with the dtype that PyTorch infers."""
     if isinstance(data, (bool, int, float, complex)) and not isinstance(data, np.generic):
-        found = dtype or number_dtype(data)
-        return _cast(np.asarray(data), found), found
+        return _from_sequence(data, dtype)
     if isinstance(data, (np.ndarray, np.generic)):
         found = dtype or from_numpy_dtype(data.dtype)
         if isinstance(data, np.ndarray):
             check_strides(data)
         return _cast(np.asarray(data), found), found
-    if isinstance(data, (list, tuple, range)) or hasattr(data, "__len__"):
+    if isinstance(data, (list, tuple, range)) or (
+        hasattr(data, "__len__") and not isinstance(data, (dict, set, frozenset))
+    ):
         return _from_sequence(data, dtype)
     if hasattr(data, "__array__"):
         return _host_values(np.asarray(data), dtype)
@@ -76,7 +77,7 @@ def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any]
         dtype = _inferred(leaves, numpy_types)
     for leaf in leaves:
         if not isinstance(leaf, (bool, int, float, complex, np.generic)):
-            raise TypeError(_not_a_number(leaf))
+            raise _not_a_number(leaf, not shape)
     try:
         values = np.array(leaves, dtype=object if dtype is dtypes.uint64 else None)
     except OverflowError:
@@ -92,19 +93,38 @@ def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any]
     if values.dtype == object and leaves:
         check(
             dtype.category != dtypes.INTEGRAL,
-            RuntimeError,
-            f"Overflow when unpacking long: a value does not fit {dtype}",
+            ValueError,
+            f"Overflow when unpacking long long: a value does not fit {dtype}",
         )
         values = np.array([complex(v) if dtype.is_complex else float(v) for v in leaves])
     if not leaves:
         values = values.astype(np.float64)
+    _check_range(values, dtype)
     return _cast(values.reshape(shape), dtype), dtype
 
 
-def _not_a_number(leaf: Any) -> str:
+def _not_a_number(leaf: Any, alone: bool) -> Exception:
     if isinstance(leaf, str):
-        return "new(): invalid data type 'str'"
-    return f"must be real number, not {type(leaf).__name__}"
+        return (
+            TypeError("new(): invalid data type 'str'")
+            if alone
+            else ValueError("too many dimensions 'str'")
+        )
+    return RuntimeError(
+        f"Could not infer dtype of {type(leaf).__name__}: it is no number, sequence or array"
+    )
+
+
+def _check_range(values: np.ndarray[Any, Any], dtype: DType) -> None:
+    """RuntimeError for numbers that an integer dtype cannot hold; unsigned ones wrap negatives."""
+    same = values.dtype == dtype.numpy
+    if same or dtype.category != dtypes.INTEGRAL or values.dtype.kind not in "iuf":
+        return
+    info = np.iinfo(dtype.numpy)
+    least = info.min if dtype.is_signed else -info.max
+    with np.errstate(all="ignore"):
+        fits = bool(((values >= least) & (values <= info.max)).all())
+    check(fits, RuntimeError, f"value cannot be converted to type {dtype.name} without overflow")
 
 
 def _inferred(leaves: list[Any], numpy_types: set[Any]) -> DType:

@@ -57,7 +57,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         "cat(): argument 'tensors' (position 1) must be tuple of Tensors, not "
         f"{type(tensors).__name__}",
     )
-    check(tensors, RuntimeError, "torch.cat(): expected a non-empty list of Tensors")
+    check(tensors, ValueError, "torch.cat(): expected a non-empty list of Tensors")
     for position, part in enumerate(tensors):
         check(
             isinstance(part, Tensor),

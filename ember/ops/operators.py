@@ -6,10 +6,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ember import dtypes
 from ember.core import executor, modes
 from ember.core.registry import METHOD, OPS, composite, install_method
 from ember.core.tensor import Tensor
+from ember.errors import check
 from ember.ops import pointwise
 
 _new = object.__new__
@@ -134,6 +137,11 @@ def __abs__(self: Tensor) -> Tensor:
 @composite(METHOD)
 def __invert__(self: Tensor) -> Tensor:
     """Every bit flipped; logical not for bools."""
+    check(
+        self.dtype.category <= dtypes.INTEGRAL,
+        TypeError,
+        "~ (operator.invert) is only implemented on integer and Boolean-type tensors",
+    )
     return pointwise.bitwise_not(self)
 
 
@@ -176,6 +184,11 @@ def __rdiv__(self: Tensor, other: Any) -> Tensor:
 @composite(METHOD)
 def __contains__(self: Tensor, element: Any) -> bool:
     """Whether any element equals a number or a (broadcast) tensor."""
+    check(
+        isinstance(element, (Tensor, bool, int, float, complex, np.generic)),
+        RuntimeError,
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.",
+    )
     return bool((self == element).any().item())
 
 
