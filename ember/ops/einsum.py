@@ -29,11 +29,11 @@ def einsum(*args: Any) -> Tensor:
     equation, operands = _arguments(args)
     check(len(operands) > 0, RuntimeError, "einsum(): must provide at least one operand")
     inputs, output = _parsed(equation, operands)
-    sizes = _sizes(inputs, operands)
     known = [
         _without_repeats(operand, letters)
         for operand, letters in zip(operands, inputs, strict=True)
     ]
+    sizes = _sizes(known)
     result, letters = known[0]
     for position, (other, more) in enumerate(known[1:], 1):
         later = {c for _, rest in known[position + 1 :] for c in rest}
@@ -143,9 +143,9 @@ def _output(text: str, ellipsis: list[int], inputs: list[list[Any]]) -> list[Any
     return [*before, *(ellipsis if dots else []), *after]
 
 
-def _sizes(inputs: list[list[Any]], operands: list[Tensor]) -> dict[Any, int]:
+def _sizes(known: list[tuple[Tensor, list[Any]]]) -> dict[Any, int]:
     sizes: dict[Any, int] = {}
-    for position, (letters, operand) in enumerate(zip(inputs, operands, strict=True)):
+    for position, (operand, letters) in enumerate(known):
         for d, c in enumerate(letters):
             size = operand.shape[d]
             known = sizes.get(c, 1)

@@ -111,7 +111,9 @@ TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12, torch.bfloat16: 1e-2, to
 def values(low, high, dtype=torch.float64, shape=(3, 4), seed=0):
     """Numbers of an interval, none of them at a kink."""
     drawn = np.random.default_rng(seed).uniform(low, high, shape)
-    return torch.tensor(np.where(np.abs(drawn - np.rint(drawn)) < 0.05, drawn + 0.1, drawn)).to(dtype)
+    return torch.tensor(np.where(np.abs(drawn - np.rint(drawn)) < 0.05, drawn + 0.1, drawn)).to(
+        dtype
+    )
 
 
 def close(result, expected, dtype):
@@ -350,7 +352,15 @@ def test_numbers_where_tensors_belong():
 
 # promotion and broadcasting
 
-DTYPES = [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16]
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+]
 DTYPES += [torch.float32, torch.float64]
 SHAPES = st.lists(st.integers(1, 3), max_size=3).map(tuple)
 
@@ -372,7 +382,13 @@ def test_numbers_raise_only_the_kind(dtype, number):
     x = torch.ones(2, dtype=dtype)
     kinds = {bool: torch.bool, int: torch.int64, float: torch.float32}
     order = [torch.bool, torch.int64, torch.float32]
-    own = torch.float32 if dtype.is_floating_point else torch.bool if dtype is torch.bool else torch.int64
+    own = (
+        torch.float32
+        if dtype.is_floating_point
+        else torch.bool
+        if dtype is torch.bool
+        else torch.int64
+    )
     raised = order.index(kinds[type(number)]) > order.index(own)
     assert (x * number).dtype is (kinds[type(number)] if raised else dtype)
 
