@@ -116,6 +116,14 @@ def test_extremes_keep_nan():
     np.testing.assert_array_equal(found, [2, nan, -4])
 
 
+@pytest.mark.parametrize("name", ["amax", "amin", "prod", "sum"])
+def test_half_precision_combines(name):
+    x = np.array([1, 2, 3], ml_dtypes.bfloat16)
+    found = scatter(x, 0, np.array([1, 1]), np.array([4, 5], ml_dtypes.bfloat16), name, False)
+    assert found.dtype == x.dtype
+    assert found.tolist() == [1, COMBINE[name]([4, 5]), 3]
+
+
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_slices(dim, dtype):

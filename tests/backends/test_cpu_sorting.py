@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ember.backends.cpu import binning, sort_keys
-from ember.backends.cpu.binning import bincount, histc, histogram, searchsorted
+from ember.backends.cpu.binning import (
+    bincount,
+    histc,
+    histogram,
+    histogramdd,
+    searchsorted,
+)
 from ember.backends.cpu.sorting import (
     aminmax,
     argmax,
@@ -323,6 +329,17 @@ def test_histograms(monkeypatch):
         histc(x, 3, 5, 1)
     with pytest.raises(RuntimeError, match="is not finite"):
         histc(x, 3)
+
+
+def test_histograms_of_several_dims():
+    # Recorded from PyTorch.
+    points = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [2.0, 2.0]])
+    sums, first, second = histogramdd(points, (3, 3), None, np.array([1.0, 2.0, 4.0, 8.0]))
+    assert sums.tolist() == [[0, 1, 0], [2, 0, 0], [4, 0, 8]]
+    np.testing.assert_allclose(first, [0, 2 / 3, 4 / 3, 2])
+    sums, first, second = histogramdd(points, (2, 2), (0.0, 1.0, 0.0, 1.0), None, True)
+    assert sums.tolist() == [[0, 2], [2, 0]]
+    assert second.tolist() == [0, 0.5, 1]
 
 
 @pytest.mark.oracle

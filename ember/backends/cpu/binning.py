@@ -1,8 +1,9 @@
-"""Which bin a value falls into: searchsorted, bincount, histc, histogram."""
+"""Which bin a value falls into: searchsorted, bincount, histc, histogram, histogramdd."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,56 @@ def histogram(
     bins is the edges, or how many equal bins range (by default from smallest to largest) has.
     density divides by the sum and by each bin's width.
     """
-    if isinstance(bins, np.ndarray):
-        edges = np.array(bins, order="C")
-        places = _edge_places(edges)
-    else:
-        low, high = range if range is not None else (0.0, 0.0)
-        low, high = _limits(x, low, high, "torch.histogram", range is None)
-        edges = _even_edges(x.dtype.type(low), x.dtype.type(high), bins)
-        places = _corrected_places(edges)
+    edges, places = _edges_and_places(x, bins, range)
     result = _sums(x, weight, edges.size - 1, places).astype(x.dtype)
     if density:
         result = result / (result.sum() * np.diff(edges))
     return result, edges
+
+
+def histogramdd(
+    x: NDArray,
+    bins: Sequence[int | NDArray],
+    range: Sequence[float] | None = None,
+    weight: NDArray | None = None,
+    density: bool = False,
+) -> tuple[NDArray, ...]:
+    """`histogram` in several dims: x is (..., D), bins one entry for each dim, range D pairs.
+
+    Returns the sums, in D dims, and then the edges of every dim.
+    """
+    points = x.reshape(-1, len(bins))
+    every_edge, shape = [], []
+    numbers = np.zeros(len(points), np.int64)
+    inside = np.ones(len(points), np.bool_)
+    for dim, entry in enumerate(bins):
+        pair = None if range is None else (range[2 * dim], range[2 * dim + 1])
+        edges, places = _edges_and_places(points[:, dim], entry, pair)
+        found = places(points[:, dim])
+        inside &= found < edges.size - 1
+        numbers = numbers * (edges.size - 1) + found
+        every_edge.append(edges)
+        shape.append(edges.size - 1)
+    shares = None if weight is None else weight.reshape(-1)[inside]
+    sums = np.bincount(numbers[inside], shares, prod(shape)).astype(x.dtype).reshape(shape)
+    if density:
+        sums = sums / sums.sum()
+        for dim, edges in enumerate(every_edge):
+            sums = sums / np.diff(edges).reshape(-1, *[1] * (len(shape) - 1 - dim))
+    return sums, *every_edge
+
+
+def _edges_and_places(
+    x: NDArray, bins: int | NDArray, range: tuple[float, float] | None
+) -> tuple[NDArray, Places]:
+    """The edges of bins, given or even, and how to find the bin of an element."""
+    if isinstance(bins, np.ndarray):
+        edges = np.array(bins, order="C")
+        return edges, _edge_places(edges)
+    low, high = range if range is not None else (0.0, 0.0)
+    low, high = _limits(x, low, high, "torch.histogram", range is None)
+    edges = _even_edges(x.dtype.type(low), x.dtype.type(high), bins)
+    return edges, _corrected_places(edges)
 
 
 def _bisect(sequence: NDArray, sought: NDArray, right: bool) -> NDArray:

@@ -262,6 +262,8 @@ COMBINE = {
 
 def _identity(name: str, dtype: Any) -> Any:
     """What changes nothing when combined."""
+    if dtype.kind == "V":
+        return np.asarray(_identity(name, np.dtype(np.float32)), dtype)
     if name in ("sum", "mean", "prod"):
         return dtype.type(name == "prod")
     if dtype.kind == "b":
