@@ -192,11 +192,11 @@ def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
     check(len(found) > 0, RuntimeError, "chain_matmul(): Expected one or more matrices")
     for m in found:
         check(m.ndim == 2, RuntimeError, f"Tensor dimension is {m.ndim}, expected 2 instead.")
-    made = _best_chain(found)
+    made = best_chain(found)
     return made if out is None else out.copy_(made)
 
 
-def _best_chain(matrices: list[Tensor]) -> Tensor:
+def best_chain(matrices: list[Tensor]) -> Tensor:
     """The chain's product by the classic dynamic programme over where to cut. Godbole 1973."""
     sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
     count = len(matrices)

@@ -226,8 +226,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 @composite(LINALG, name="vander")
 def vandermonde(x: Tensor, *, N: int | None = None) -> Tensor:
     """Rows of powers 0 ... N-1 of each element of the last dim."""
-    check(x.ndim > 0, RuntimeError, "torch.linalg.vander: input must be at least 1-dimensional")
-    count = x.shape[-1] if N is None else N
+    count = (x.shape[-1] if x.ndim else 1) if N is None else N
     check(count > 1, RuntimeError, "N must be greater than 1.")
     if x.dtype is dtypes.bool_ or x.dtype in (
         dtypes.uint8,

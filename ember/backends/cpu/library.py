@@ -21,6 +21,7 @@ MODULES = (
     "interpolation",
     "linear_algebra",
     "triangular",
+    "indefinite",
     "fourier",
     "random_gradients",
 )

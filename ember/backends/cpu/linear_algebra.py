@@ -134,6 +134,26 @@ def eigvals(a: NDArray) -> NDArray:
     return _complex(_converged("linalg.eig", a, lambda: np.linalg.eigvals(a)), a)
 
 
+def pinv(
+    a: NDArray, atol: NDArray | float, rtol: NDArray | float, hermitian: bool = False
+) -> NDArray:
+    """The pseudo-inverse: singular values up to max(atol, rtol · the largest) count as zero.
+
+    The tolerances are numbers or one for each matrix; of a Hermitian matrix one triangle is read.
+    """
+    if hermitian:
+        values, vectors = eigh(a)
+        s, u, vh = np.abs(values), vectors, np.swapaxes(vectors, -1, -2).conj()
+    else:
+        u, values, vh = svd(a, False)
+        s = values
+    limits = np.asarray(rtol)[..., None] * s.max(-1, keepdims=True, initial=0)
+    held = s > np.maximum(np.asarray(atol)[..., None], limits)
+    inverse = np.where(held, 1 / np.where(held, values, 1), 0).astype(s.dtype)
+    turned = np.swapaxes(u, -1, -2).conj()
+    return _dense(np.matmul(np.swapaxes(vh, -1, -2).conj() * inverse[..., None, :], turned))
+
+
 def lstsq(
     a: NDArray, b: NDArray, rcond: float | None = None, driver: str = "gelsy"
 ) -> tuple[NDArray, NDArray, NDArray, NDArray]:
