@@ -47,7 +47,7 @@ def _check_class_shapes(input, target):
     )
 
 
-def _check_class_target(target, weight, classes):
+def _check_class_target(input, target, weight, classes):
     check(
         target.dtype in (int64, uint8),
         RuntimeError,
@@ -60,6 +60,11 @@ def _check_class_target(target, weight, classes):
             f"weight tensor should be defined either for all {classes} classes or no classes but "
             f"got weight tensor of shape: {list(weight.shape)}"
         ),
+    )
+    check(
+        weight is None or weight.dtype is input.dtype,
+        RuntimeError,
+        lambda: f"expected scalar type {input.dtype.title} but found {weight.dtype.title}",
     )
 
 
@@ -105,7 +110,7 @@ def nll_loss(
     check_reduction(reduction)
     _check_class_shapes(input, target)
     dim = 0 if input.dim() == 1 else 1
-    _check_class_target(target, weight, input.size(dim))
+    _check_class_target(input, target, weight, input.size(dim))
     flat = input.dim() == 1 and target.dim() == 1
     target = target.squeeze(0) if flat else target
     loss, total = _nll(input, target.to(int64), weight, ignore_index, dim)
@@ -176,7 +181,7 @@ def cross_entropy(
     if label_smoothing <= 0.0:
         return nll_loss(logarithm, target, weight, ignore_index=ignore_index, reduction=reduction)
     _check_class_shapes(input, target)
-    _check_class_target(target, weight, input.size(dim))
+    _check_class_target(input, target, weight, input.size(dim))
     return _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim)
 
 

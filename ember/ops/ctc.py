@@ -6,7 +6,7 @@ import numpy as np
 
 from ember.core.registry import FUNCTION, F, composite, elementwise
 from ember.core.tensor import Tensor
-from ember.dtypes import FLOATING, INTEGRAL
+from ember.dtypes import FLOATING, INTEGRAL, float64
 from ember.errors import check
 from ember.ops.create import from_numpy
 from ember.ops.losses import check_reduction
@@ -159,8 +159,9 @@ def _ctc(log_probs, targets, input_lengths, target_lengths, blank, reduction, ze
         RuntimeError,
         f"targets must be classes from 0 to {classes - 1}",
     )
+    dtype, log_probs = log_probs.dtype, log_probs.to(float64)  # sums of many small products
     loss = _likelihoods(log_probs, labels, may_skip, input_lengths, target_lengths)
-    loss = _with_softmax_term(loss, log_probs, input_lengths)
+    loss = _with_softmax_term(loss, log_probs, input_lengths).to(dtype)
     if zero_infinity:
         loss = where_(loss.detach() == math.inf, 0, loss)
     if reduction == "none":

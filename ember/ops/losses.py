@@ -267,6 +267,18 @@ def divergence(input, target):
     return s.where(s.eq(target, 0), 0, target * s.log(target)) - target * input
 
 
+def _divergence_grad(g, input, target):
+    """By t: log t + 1 − x, without the logarithm where it or the gradient that comes is zero."""
+    silent = s.logical_and(s.eq(g, 0), s.eq(target, target))
+    neither = s.logical_or(silent, s.eq(target, 0))
+    return -target * g, s.where(neither, 0, g * s.log(target)) + s.where(s.eq(target, 0), 0, g) - (
+        g * input
+    )
+
+
+divergence.grad = _divergence_grad
+
+
 @elementwise(accepts=FLOATING)
 def log_divergence(input, target):
     """e^t·(t − x)."""
@@ -341,8 +353,8 @@ def poisson_nll_loss(
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """(log var + (input − target)² / var) / 2, var not below `eps`; `full` adds log(2π) / 2.
 
-    `var` has the input's shape, lacks its last dim, has 1 there, or is a number. ValueError for
-    another shape or a negative entry (Nix and Weigend, 1994).
+    `var` has the input's shape, lacks its last dim, has 1 for one dim, or is a number. ValueError
+    for another shape or a negative entry (Nix and Weigend, 1994).
 
     >>> import ember as torch
     >>> torch.nn.functional.gaussian_nll_loss(torch.ones(2), torch.zeros(2), torch.ones(2))
@@ -356,7 +368,8 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             if input.size()[:-1] == var.size():
                 var = var.unsqueeze(-1)
             else:
-                fits = input.size()[:-1] == var.size()[:-1] and var.size(-1) == 1
+                differ = [v for v, n in zip(var.shape, input.shape) if v != n]
+                fits = var.dim() == input.dim() and differ == [1]
                 check(fits, ValueError, "var is of incorrect size")
         negative = bool((var < 0).any())
         check(not negative, ValueError, "var has negative entry/entries")

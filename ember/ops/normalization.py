@@ -58,6 +58,11 @@ def batch_norm(
                 f"got input size {input.size()}"
             ),
         )
+    check(
+        eps > 0 or not training,
+        ValueError,
+        f"batch_norm eps must be positive during training, but got {eps}",
+    )
     check(eps >= 0, ValueError, f"batch_norm eps must be non-negative, but got {eps}")
     _check_statistics(running_mean, running_var, not training)
     channels = input.size(1) if input.dim() > 1 else 0
