@@ -9,9 +9,9 @@ FAMILIES = (
     "formats", "arithmetic", "rounding", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
     "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "subclasses", "operators", "gathering",
     "index_slices", "masks", "scans", "rearranged", "diagonals", "stacks", "copies", "complex_numbers", "products", "einsum", "predicates", "statistics", "resizing", "sorting",
-    "solving", "factorizations", "eigenvalues", "lu_factors", "reflections", "determinants", "least_squares", "matrix_functions",
+    "solving", "factorizations", "eigenvalues", "lu_factors", "reflections", "determinants", "least_squares", "matrix_functions", "fourier", "windows",
     "random_fill", "random", "sampling",
-    "padding", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
+    "padding", "spectrograms", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
     "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",
     "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates", "other_signatures",
 )  # fmt: skip

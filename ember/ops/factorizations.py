@@ -242,8 +242,8 @@ def check_phase(name: str, what: str, phases: Any) -> None:
     check(
         phases.is_meta or phases.abs().lt(1e-2).all().item(),
         RuntimeError,
-        f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. "
-        "The specified loss function depends on this phase term, making it ill-defined.",
+        f"{name}: The {what} in the complex case are specified up to multiplication by "
+        "e^{i phi}. The specified loss function depends on this phase term, making it ill-defined.",
     )
 
 

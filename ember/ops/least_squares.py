@@ -79,8 +79,6 @@ def pinv(A: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     check_precise("linalg.pinv", A)
     atol, rtol, hermitian = _tolerance_arguments("pinv", "rcond", A, args, dict(kwargs))
     (check_square if hermitian else check_matrix)("linalg.pinv", A)
-    if not A.numel():
-        return A.mH.clone()
     return pinv_op(A, *_tolerances("torch.linalg.pinv", A, atol, rtol), hermitian)
 
 

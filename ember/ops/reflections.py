@@ -118,7 +118,7 @@ def ormqr(
         RuntimeError,
         f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]",
     )
-    if not records(input, tau, other) or not other.numel():
+    if not records(input, tau, other):
         return apply_op(input, tau, other, left, transpose)
     if left:
         return _reflected(input, tau, other, transpose)

@@ -226,7 +226,8 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 @composite(LINALG, name="vander")
 def vandermonde(x: Tensor, *, N: int | None = None) -> Tensor:
     """Rows of powers 0 ... N-1 of each element of the last dim."""
-    count = (x.shape[-1] if x.ndim else 1) if N is None else N
+    x = x if x.ndim else x.unsqueeze(0)
+    count = x.shape[-1] if N is None else N
     check(count > 1, RuntimeError, "N must be greater than 1.")
     if x.dtype is dtypes.bool_ or x.dtype in (
         dtypes.uint8,

@@ -1,0 +1,5 @@
+"""`torch.signal`: windows."""
+
+from ember.signal import windows
+
+__all__ = ["windows"]
