@@ -231,11 +231,13 @@ def _finish(
     return outputs[0]
 
 
+_node_types: dict[Any, type] = {}
+
+
 def _new_node(cls: Any, edges: Any, specs: Any) -> _FunctionNode:
-    kind = dispatch._node_types.get((cls, "Function"))
+    kind = _node_types.get(cls)
     if kind is None:
-        kind = type(f"{cls.__name__}Backward", (_FunctionNode,), {})
-        dispatch._node_types[(cls, "Function")] = kind
+        kind = _node_types[cls] = type(f"{cls.__name__}Backward", (_FunctionNode,), {})
     return kind(edges, specs)
 
 

@@ -16,6 +16,7 @@ from ember import dtypes
 from ember.core import modes
 from ember.core.autocast_lists import LISTS
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
+from ember.core.node_names import node_type as node_type
 from ember.core.tensor import Tensor
 from ember.device import CPU
 from ember.device import device as Device
@@ -312,19 +313,6 @@ def attach(node: Node, outputs: Sequence[Tensor]) -> None:
     for index, out in enumerate(outputs):
         if is_differentiable(out._array.spec.dtype):
             out._grad_fn, out._output_nr, out._requires_grad = node, index, True
-
-
-_node_types: dict[tuple[type, str], type] = {}
-
-
-def node_type(base: type, name: str) -> Any:
-    """The node class that carries an op's name: AddBackward0."""
-    key = (base, name)
-    found = _node_types.get(key)
-    if found is None:
-        title = "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Backward0"
-        found = _node_types[key] = type(title, (base,), {"__slots__": ()})
-    return found
 
 
 def edges_of(tensors: Sequence[Any]) -> tuple[Any, ...]:

@@ -27,6 +27,7 @@ from ember.kernel.call import MapCall
 from ember.layout import broadcast_shapes, elementwise_strides, wrap_dims
 from ember.scalar.diff import adjoint, has_rows, tangent
 from ember.scalar.expr import Expr, as_expr, make, substitute, var, variables
+from ember.scalar.wirtinger import complex_gradient, mixes
 
 __all__ = ["FormulaOp", "RowOp", "common", "compares", "floats", "real_part"]
 _new = object.__new__
@@ -293,6 +294,8 @@ class FormulaOp(Op):
                 found = (found,)
             part = dict(zip(self.parameters, found, strict=False)).get(name)
             return None if part is None else as_expr(part)
+        if is_complex and mixes(root) and not has_rows(root):
+            return complex_gradient(root, name, seed)
         if has_rows(root):
             found = adjoint(root, [name], seed)[name]
         else:
@@ -358,7 +361,7 @@ class FormulaOp(Op):
             rules.append(rule)
         positions = list(zip(plan.reading.names, plan.positions, strict=True))
         return Recipe(
-            dispatch.node_type(FormulaNode, self.name),
+            dispatch.node_type(FormulaNode, self.name, plan.call.in_specs),
             any(rules),
             tuple(rules),
             tuple((p, rule is not None) for p, rule in zip(plan.positions, rules, strict=True)),

@@ -59,7 +59,8 @@ class LibraryOp(Op):
             if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(
                 dispatch.is_differentiable(o._array.spec.dtype) for o in outputs
             ):
-                node = dispatch.node_type(RuleNode, self.name)(self, values, inputs, outputs)
+                kind = dispatch.node_type(RuleNode, self.name, values)
+                node = kind(self, values, inputs, outputs)
                 dispatch.attach(node, outputs)
         return tuple(outputs) if isinstance(made, tuple) else outputs[0]
 

@@ -109,7 +109,7 @@ class Op:
         return self
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # pickled by its public name, as a function is
+        return str(self.__qualname__)  # pickled by its public name, as a function is
 
     def __repr__(self) -> str:
         return f"<function {self.name}>"

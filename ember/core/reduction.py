@@ -95,7 +95,7 @@ class ReductionOp(Op):
             and dispatch.needs_grad(tensor)
             and dispatch.is_differentiable(call.out_specs[0].dtype)
         ):
-            node = dispatch.node_type(ReductionNode, self.name)(
+            node = dispatch.node_type(ReductionNode, self.name, values)(
                 self, [tensor, dims, bool(keepdim), None][: len(self.parameters)], [tensor], [out]
             )
             node.dims = dims

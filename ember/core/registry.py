@@ -12,6 +12,7 @@ from ember.core import modes
 from ember.core.dispatch import autocast, overridden
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
+from ember.core.node_names import with_named_result
 from ember.core.op import Op
 from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
@@ -169,6 +170,8 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
     """
 
     def declare(function: Any) -> Any:
+        function = with_named_result(function, name or function.__name__)
+
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if modes.SPECIAL[0]:
