@@ -130,10 +130,11 @@ def test_rectangular(batch, dtype, rows, columns):
     assert dense(q, r, packed, tau, u, s, vh)
 
 
-@pytest.mark.parametrize("block", [1, 3, 32])
+@pytest.mark.parametrize(("block", "least"), [(1, 99), (3, 99), (32, 99), (32, 1)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_triangular_systems_and_lu(monkeypatch, dtype, block):
+def test_triangular_systems_and_lu(monkeypatch, dtype, block, least):
     monkeypatch.setattr(triangular, "BLOCK", block)
+    monkeypatch.setattr(triangular, "LEAST_LAPACK", least)
     a = matrices((2, 1, 7, 7), dtype) / 3 + np.eye(7, dtype=dtype)
     b = matrices((4, 7, 3), dtype, 1)
     for upper in (False, True):

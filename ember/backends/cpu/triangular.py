@@ -1,11 +1,14 @@
-"""Triangular systems, LU factors and reflectors of stacks of matrices, without SciPy.
+"""Triangular systems, LU factors and reflectors of stacks of matrices.
 
 Stacks go through every step together; matrices are cut into blocks so that most of the work is
-products. Shapes: (..., n, n) and (..., n, k), leading dims broadcast.
+products. Large matrices go to LAPACK one by one where SciPy is installed.
+Shapes: (..., n, n) and (..., n, k), leading dims broadcast.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -13,6 +16,7 @@ import numpy as np
 
 NDArray = np.ndarray[Any, Any]
 
+LEAST_LAPACK = 24  # rows from which a matrix is worth a call of its own
 BLOCK = 32  # columns that are worked on one by one before the rest is updated by a product
 
 
@@ -23,6 +27,9 @@ def triangular_solve(
 
     unitriangular takes the diagonal as ones. A zero on the diagonal gives infinities.
     """
+    multiply = _scipy_function("blas", "trsm", a.dtype) if a.shape[-1] >= LEAST_LAPACK else None
+    if multiply and left and b.size:
+        return _substitute_each(multiply, a, b, upper, unitriangular)
     if not left:
         turned = triangular_solve(
             np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2), not upper, True, unitriangular
@@ -45,6 +52,12 @@ def lu_factor(a: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     lu = np.array(a, order="C").reshape(prod(a.shape[:-2]), rows, columns)
     pivots = np.zeros((len(lu), count), np.int32)
     info = np.zeros(len(lu), np.int32)
+    factor = _scipy_function("lapack", "getrf", a.dtype) if count >= LEAST_LAPACK else None
+    if factor:
+        for number, matrix in enumerate(lu):
+            lu[number], places, info[number] = factor(matrix)
+            pivots[number] = places + 1
+        count = 0
     for first in range(0, count, BLOCK):
         last = min(first + BLOCK, count)
         for column in range(first, last):
@@ -54,7 +67,7 @@ def lu_factor(a: NDArray) -> tuple[NDArray, NDArray, NDArray]:
             lu[:, first:last, last:] = _substitute(corner, lu[:, first:last, last:], True)
             lu[:, last:, last:] -= np.matmul(lu[:, last:, first:last], lu[:, first:last, last:])
     batch = a.shape[:-2]
-    return lu.reshape(a.shape), pivots.reshape(*batch, count), info.reshape(batch)
+    return lu.reshape(a.shape), pivots.reshape(*batch, min(rows, columns)), info.reshape(batch)
 
 
 def lu_permutation(pivots: NDArray, rows: int) -> NDArray:
@@ -131,6 +144,32 @@ def _reflect(out: NDArray, packed: NDArray, factor: NDArray, step: int) -> None:
     part = out[..., step:, :]
     along = np.matmul(np.swapaxes(vector, -1, -2).conj(), part)
     part -= (factor[..., None, None] * vector) * along
+
+
+@lru_cache(32)
+def _scipy_function(module: str, name: str, dtype: Any) -> Callable[..., Any] | None:
+    """A function of BLAS or LAPACK for a dtype, from SciPy; None where it is not installed."""
+    try:
+        from scipy.linalg import get_blas_funcs, get_lapack_funcs
+    except ImportError:
+        return None
+    get = get_blas_funcs if module == "blas" else get_lapack_funcs
+    found: Callable[..., Any] = get((name,), dtype=dtype)[0]
+    return found
+
+
+def _substitute_each(
+    multiply: Callable[..., Any], a: NDArray, b: NDArray, upper: bool, unitriangular: bool
+) -> NDArray:
+    """a⁻¹·b by trsm, matrix by matrix, as x^T·a^T = b^T: transposes are what BLAS sees anyway."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])), order="C")
+    matrices = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    for place in np.ndindex(batch):
+        matrix = np.ascontiguousarray(matrices[place]).T
+        solved = multiply(1, matrix, x[place].T, side=1, lower=upper, diag=unitriangular)
+        x[place] = solved.T
+    return x
 
 
 def _substitute(a: NDArray, b: NDArray, unitriangular: bool) -> NDArray:
