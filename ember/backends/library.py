@@ -96,3 +96,5 @@ class Library:
     ifftn = Kernel("the inverse of fftn")
     rfftn = Kernel("the half of the transform of real numbers that tells all")
     irfftn = Kernel("the inverse of rfftn")
+    histogram = Kernel("counts between edges, and the edges")
+    histogramdd = Kernel("counts of points in cells, and the edges along each dim")

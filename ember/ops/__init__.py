@@ -1,4 +1,5 @@
-"""Every op of the public surface, by family. Names come from the registry; `ops.NAME` is `torch.NAME`."""
+"""Every op of the public surface, by family. Names come from the registry; `ops.NAME` is
+`torch.NAME`."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ FAMILIES = (
     "formats", "arithmetic", "rounding", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
     "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "subclasses", "operators", "gathering",
     "index_slices", "masks", "scans", "rearranged", "diagonals", "stacks", "copies", "complex_numbers", "products", "einsum", "predicates", "statistics", "resizing", "sorting",
-    "solving", "factorizations", "eigenvalues", "lu_factors", "reflections", "determinants", "least_squares", "matrix_functions", "fourier", "windows",
-    "random_fill", "random", "sampling",
+    "solving", "factorizations", "eigenvalues", "lu_factors", "reflections", "determinants", "least_squares", "matrix_functions", "fourier", "windows", "quantiles",
+    "random_fill", "random", "sampling", "low_rank",
     "padding", "spectrograms", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
     "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",
     "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates", "other_signatures",

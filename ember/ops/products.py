@@ -10,6 +10,7 @@ from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.layout import product as size_of
 from ember.layout import wrap_dim
+from ember.ops.linear import rounds_late, widened
 from ember.ops.matmul import bmm, dot, mm, mv
 
 API = FUNCTION | METHOD | OUT
@@ -18,7 +19,15 @@ API = FUNCTION | METHOD | OUT
 @composite(API | INPLACE)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta · input + alpha · mat1 @ mat2."""
+    if _rounds_late(input, mat1, mat2):
+        wide = addmm(*widened(input, mat1, mat2), beta=beta, alpha=alpha)
+        return wide.to(mat1.dtype)
     return _accumulated("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def _rounds_late(input: Tensor, first: Tensor, second: Tensor) -> bool:
+    """Whether to compute in float32 and round once."""
+    return rounds_late(first) and first.dtype is second.dtype and input.dtype is first.dtype
 
 
 def _accumulated(name: str, input: Tensor, made: Tensor, beta: Any, alpha: Any) -> Tensor:
@@ -55,6 +64,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
         RuntimeError,
         f"vector + matrix @ vector expected, got {input.ndim}, {mat.ndim}, {vec.ndim}",
     )
+    if _rounds_late(input, mat, vec):
+        wide = addmv(*widened(input, mat, vec), beta=beta, alpha=alpha)
+        return wide.to(input.dtype)
     return _accumulated("addmv", input, mv(mat, vec), beta, alpha)
 
 
@@ -79,6 +91,9 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """beta · input + alpha · the products of two batches of matrices."""
+    if _rounds_late(input, batch1, batch2):
+        wide = baddbmm(*widened(input, batch1, batch2), beta=beta, alpha=alpha)
+        return wide.to(input.dtype)
     return _accumulated("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
@@ -87,6 +102,9 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Tensor:
     """beta · input + alpha · the sum of the products of two batches of matrices."""
+    if _rounds_late(input, batch1, batch2):
+        wide = addbmm(*widened(input, batch1, batch2), beta=beta, alpha=alpha)
+        return wide.to(input.dtype)
     return _accumulated("addbmm", input, bmm(batch1, batch2).sum(0), beta, alpha)
 
 
