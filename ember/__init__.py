@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 _SUBMODULES = frozenset(
     "amp autograd backends cpu cuda devices distributions fft func functional jit linalg masked "
-    "multiprocessing nn optim overrides profiler random serialization signal special storage testing "
-    "torch_alias torch_version types utils version".split()
+    "multiprocessing nn optim overrides profiler random serialization signal special storage "
+    "testing torch_alias torch_version types utils version".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",

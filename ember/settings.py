@@ -1,4 +1,5 @@
-"""Switches of the whole process: threads, determinism, precision of products; and names of types."""
+"""Switches of the whole process: threads, determinism, precision of products; and names of
+types."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ def set_num_threads(threads: int) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Ask for algorithms that give the same result each time; on the CPU and simulated GPUs all do."""
+    """Ask for algorithms that give the same result each time; on the CPU and simulated GPUs all
+    do."""
     _deterministic.update(enabled=bool(mode), warn_only=bool(warn_only))
 
 
@@ -87,7 +89,8 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     check(
         debug_mode in modes,
         RuntimeError,
-        f"invalid value of debug_mode, expected 0, 1, 2 or default, warn, error, but got {debug_mode}",
+        "invalid value of debug_mode, expected 0, 1, 2 or default, warn, error, but got "
+        f"{debug_mode}",
     )
     level = modes[debug_mode]
     use_deterministic_algorithms(level > 0, warn_only=level == 1)
@@ -101,7 +104,8 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Whether float32 products may be less exact where that is faster: "highest", "high", "medium"."""
+    """Whether float32 products may be less exact where that is faster: "highest", "high",
+    "medium"."""
     check(
         precision in PRECISIONS,
         RuntimeError,

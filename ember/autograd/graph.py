@@ -96,7 +96,8 @@ def register_multi_grad_hook(
 
 
 class GradientEdge(NamedTuple):
-    """Where the gradient of a tensor goes: a node and which of its outputs. `backward` and `grad` take it for one."""
+    """Where the gradient of a tensor goes: a node and which of its outputs. `backward` and `grad`
+    take it for one."""
 
     node: Node
     output_nr: int

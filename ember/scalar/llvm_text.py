@@ -1,7 +1,9 @@
-"""A formula as LLVM assembly: one loop over contiguous arrays, in explicit vectors with a scalar remainder.
+"""A formula as LLVM assembly: one loop over contiguous arrays, in explicit vectors with a scalar
+remainder.
 
-The roundings are those of the evaluation with NumPy: the same operations in the same order, none contracted. Formulas
-with functions that are not single instructions (exp, sin ...) are not emitted; `supported` says which are.
+The roundings are those of the evaluation with NumPy: the same operations in the same order, none
+contracted. Formulas with functions that are not single instructions (exp, sin ...) are not emitted;
+`supported` says which are.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def is_boolean(node: Expr, kinds: dict[str, str]) -> bool:
 
 
 def supported(roots: tuple[Expr, ...], operands: list[Operand]) -> bool:
-    """Whether every part of the formulas can be emitted, with truth values only where they are wanted."""
+    """Whether every part of the formulas can be emitted, with truth values only where they are
+    wanted."""
     kinds = {o.name: o.kind for o in operands}
     for node in topological(roots):
         if node.op not in KNOWN or isinstance(node.value, complex):
@@ -196,7 +199,8 @@ def intrinsic(name: str, scalar: str, lanes: int) -> str:
 
 
 def loop_text(roots: tuple[Expr, ...], operands: list[Operand], scalar: str, lanes: int) -> str:
-    """A module with `kernel(count, operands..., outs...)`: the values of `roots` for each element."""
+    """A module with `kernel(count, operands..., outs...)`: the values of `roots` for each
+    element."""
     kinds = {o.name: o.kind for o in operands}
     arguments = ["i64 %count"]
     arguments += [

@@ -1,7 +1,9 @@
-"""Formulas compiled with LLVM, for large contiguous arrays: one pass over memory instead of one for each operation.
+"""Formulas compiled with LLVM, for large contiguous arrays: one pass over memory instead of one for
+each operation.
 
-A kernel is compiled when a call comes for the second time, and kept by its text. What cannot be compiled (other
-dtypes, functions that are no instructions, broadcast or strided operands) is evaluated with NumPy.
+A kernel is compiled when a call comes for the second time, and kept by its text. What cannot be
+compiled (other dtypes, functions that are no instructions, broadcast or strided operands) is
+evaluated with NumPy.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _engines: list[Any] = []  # keep the compiled code alive
 
 
 def plan(call: MapCall) -> Callable[..., None] | None:
-    """A function of (operands, outs) that runs a call compiled, or None where it has to be evaluated."""
+    """A function of (operands, outs) that runs a call compiled, or None where it has to be
+    evaluated."""
     if not _eligible(call):
         return None
     operands = [

@@ -65,7 +65,8 @@ def _prepare_map(call: MapCall) -> Runner:
 
 
 def _compiled_when_seen_again(evaluate: Runner, loop: Callable[..., None], call: MapCall) -> Runner:
-    """The first call is evaluated, so that nothing waits for a compiler that may not be worth it."""
+    """The first call is evaluated, so that nothing waits for a compiler that may not be worth
+    it."""
     seen: list[bool] = []
     specs, writes = call.out_specs, call.writes
 
