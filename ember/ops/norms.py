@@ -63,7 +63,8 @@ def _norm(input: Tensor, order: float, dims: tuple[int, ...], keepdim: bool) -> 
     if math.isinf(order):
         return (amax if order > 0 else amin)(input.abs(), dims, keepdim)
     if order == 0:
-        return sum_((input != 0).to(input.dtype) + input * 0, dims, keepdim)
+        nothing = input.nan_to_num(0, 0, 0) * 0  # which the gradient, 0, flows through
+        return sum_((input != 0).to(input.dtype) + nothing, dims, keepdim)
     if order == 1:
         return sum_(input.abs(), dims, keepdim)
     if order == 2:
