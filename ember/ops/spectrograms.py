@@ -46,6 +46,30 @@ def _centred(window: Tensor | None, n_fft: int, length: int, like: Tensor) -> Te
     return pad(window, (before, n_fft - length - before)) if length < n_fft else window
 
 
+def _check_signal(
+    input: Tensor, n_fft: int, is_complex: bool, return_complex: Any, center: bool, align: Any
+) -> None:
+    """RuntimeError for signals and settings that `stft` does not take."""
+    check(
+        return_complex is not None or is_complex,
+        RuntimeError,
+        "stft requires the return_complex parameter be given for real inputs, and will further "
+        "require that return_complex=True in a future PyTorch release.",
+    )
+    check(
+        not (align is not None and center),
+        RuntimeError,
+        "stft align_to_window should only be set when center = false.",
+    )
+    where = f"stft({input.dtype}{list(input.shape)}, n_fft={n_fft})"
+    check(
+        input.dtype.category >= dtypes.FLOAT,
+        RuntimeError,
+        f"{where}: expected a tensor of floating point or complex values",
+    )
+    check(input.ndim in (1, 2), RuntimeError, f"{where}: expected a 1D or 2D tensor")
+
+
 @composite(FUNCTION | METHOD)
 def stft(
     input: Tensor,
@@ -71,24 +95,7 @@ def stft(
     torch.Size([3, 9])
     """
     is_complex = input.is_complex() or (window is not None and window.is_complex())
-    check(
-        return_complex is not None or is_complex,
-        RuntimeError,
-        "stft requires the return_complex parameter be given for real inputs, and will further "
-        "require that return_complex=True in a future PyTorch release.",
-    )
-    check(
-        not (align_to_window is not None and center),
-        RuntimeError,
-        "stft align_to_window should only be set when center = false.",
-    )
-    where = f"stft({input.dtype}{list(input.shape)}, n_fft={n_fft})"
-    check(
-        input.dtype.category >= dtypes.FLOAT,
-        RuntimeError,
-        f"{where}: expected a tensor of floating point or complex values",
-    )
-    check(input.ndim in (1, 2), RuntimeError, f"{where}: expected a 1D or 2D tensor")
+    _check_signal(input, n_fft, is_complex, return_complex, center, align_to_window)
     signal = input.unsqueeze(0) if input.ndim == 1 else input
     if center:
         reach = n_fft // 2
