@@ -81,7 +81,7 @@ round_.grad = flat
 
 def _check_decimals(input: Any, decimals: int) -> None:
     check(
-        decimals == 0 or input.dtype.category >= dtypes.FLOAT,
+        input.dtype.category >= (dtypes.FLOAT if decimals else dtypes.INTEGRAL),
         NotImplementedError,
         lambda: f"\"round_cpu\" not implemented for '{input.dtype.title}'",
     )
