@@ -5,7 +5,8 @@ A letter is NumPy's code of a dtype (f is bfloat16, g float32, C complex32, ! a 
 
 import pytest
 
-NAMES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
+NAMES = ["bool", "uint8", "int8", "int16", "int32", "int64", *FLOATS]
 LETTERS = dict(zip(NAMES, "?BbhilefgdFD", strict=True)) | {"complex32": "C"}
 # Rows and columns in the order of NAMES.
 DIMS = (
