@@ -56,10 +56,30 @@ class Tensor(ArrayFacts):
             return _new(cls)
         return legacy_constructor[0](cls, *args, **kwargs)
 
+    _plain_function = True  # False in subclasses that ops ask before they run
+
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        if "__torch_function__" in cls.__dict__ and not getattr(cls, "_plain_function", False):
+        if "_plain_function" not in cls.__dict__:
+            bases = [b for b in cls.__bases__ if b is not Tensor and issubclass(b, Tensor)]
+            inherited = any(base._plain_function for base in bases)
+            cls._plain_function = inherited and "__torch_function__" not in cls.__dict__
+        if not cls._plain_function:
             modes.SPECIAL[0] += 1  # from now on ops look for overrides
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What ops on a subclass do by default: run, and give results of the subclass."""
+        if not all(issubclass(cls, kind) for kind in types):
+            return NotImplemented
+        modes.state.functions_off += 1
+        try:
+            found = func(*args, **(kwargs or {}))
+        finally:
+            modes.state.functions_off -= 1
+        return found if cls is Tensor else _as_kind(found, cls)
 
     # gradients
 
@@ -240,6 +260,23 @@ class Tensor(ArrayFacts):
         if dtype is None:
             return type_name(self._array.spec)
         return legacy_cast[0](self, dtype, non_blocking)
+
+
+def _as_kind(found: Any, kind: Any) -> Any:
+    """Results with their tensors as ones of a subclass."""
+    if isinstance(found, Tensor):
+        if isinstance(found, kind):
+            return found
+        if found.is_leaf and found.requires_grad:  # somebody's: an alias, so that it stays itself
+            return found.as_subclass(kind)  # type: ignore[attr-defined]
+        made = _new(kind)
+        made.__dict__.update(found.__dict__)
+        return made
+    if type(found) in (tuple, list):
+        return type(found)(_as_kind(f, kind) for f in found)
+    if isinstance(found, tuple) and hasattr(found, "_fields"):
+        return type(found)(*(_as_kind(f, kind) for f in found))
+    return found
 
 
 legacy_constructor: list[Callable[..., Any]] = []  # ops/legacy.py

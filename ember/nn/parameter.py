@@ -50,6 +50,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     (True, True)
     """
 
+    _plain_function = True  # results of ops are plain tensors
+
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
             data = ops.empty(0)
@@ -114,6 +116,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     >>> [name for name, _ in m.named_buffers()]
     ['mean']
     """
+
+    _plain_function = True  # results of ops are plain tensors
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
@@ -226,6 +230,8 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer of a lazy module, whose shape the first input decides."""
+
+    _plain_function = True  # results of ops are plain tensors
 
     cls_to_become = Tensor
 

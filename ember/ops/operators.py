@@ -166,12 +166,16 @@ def __rpow__(self: Tensor, base: Any) -> Tensor:
 @composite(METHOD)
 def __matmul__(self: Tensor, other: Tensor) -> Tensor:
     """The matrix product."""
+    if not isinstance(other, Tensor):
+        return NotImplemented
     return OPS["matmul"](self, other)
 
 
 @composite(METHOD)
 def __rmatmul__(self: Tensor, other: Tensor) -> Tensor:
     """The matrix product with self on the right."""
+    if not isinstance(other, Tensor):
+        return NotImplemented
     return OPS["matmul"](other, self)
 
 
