@@ -1,4 +1,5 @@
-"""Shapes and strides: how elements lie in a storage. Pure integers, no data (strides count elements)."""
+"""Shapes and strides: how elements lie in a storage. Pure integers, no data (strides count
+elements)."""
 
 from __future__ import annotations
 
@@ -72,7 +73,9 @@ class Layout(NamedTuple):
 
     def permuted(self, dims: Sequence[int]) -> Layout:
         """The dims in another order."""
-        return Layout(tuple(self.shape[d] for d in dims), tuple(self.strides[d] for d in dims), self.offset)
+        return Layout(
+            tuple(self.shape[d] for d in dims), tuple(self.strides[d] for d in dims), self.offset
+        )
 
     def expanded(self, shape: Shape) -> Layout:
         """Broadcast to `shape`: dims of size 1 and new dims in front repeat with stride 0."""
@@ -102,7 +105,9 @@ class Layout(NamedTuple):
         """First and last element + 1 of the storage that the layout touches."""
         if self.numel == 0:
             return self.offset, self.offset
-        return self.offset, self.offset + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return self.offset, self.offset + 1 + sum(
+            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
+        )
 
 
 def product(numbers: Iterable[int]) -> int:
@@ -152,7 +157,8 @@ def channels_last_strides(shape: Shape) -> Shape:
 
 
 def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
-    """The dims from outermost to innermost if elements fill their memory without gaps or overlap, else None."""
+    """The dims from outermost to innermost if elements fill their memory without gaps or overlap,
+    else None."""
     dims = [d for d in range(len(shape)) if shape[d] != 1]
     order = sorted(dims, key=lambda d: (-strides[d], d))
     step = 1
@@ -177,10 +183,10 @@ def may_overlap(shape: Shape, strides: Shape) -> bool:
 
 
 def like_strides(shape: Shape, strides: Shape) -> Shape:
-    """Dense strides with the dim order of an existing layout: what elementwise results and clones keep."""
-    if is_contiguous(shape, strides):
-        return contiguous_strides(shape)
-    if dense_order(shape, strides) is not None and 0 not in shape:
+    """Dense strides with the dim order of an existing layout: what elementwise results and clones
+    keep."""
+    dense = dense_order(shape, strides) is not None and 0 not in shape
+    if dense or is_contiguous(shape, strides):
         return tuple(strides)
     order = _stride_order(shape, [strides])
     return permuted_strides(shape, order)
@@ -196,8 +202,10 @@ def permuted_strides(shape: Shape, order: Sequence[int]) -> Shape:
 
 
 def _stride_order(shape: Shape, operands: Sequence[Shape]) -> list[int]:
-    """Dims from outermost to innermost by the operands' strides; the first operand that tells decides."""
-    order = list(range(len(shape)))[::-1]  # innermost first, as insertion sort of PyTorch's iterator sees them
+    """Dims from outermost to innermost by the operands' strides; the first operand that tells
+    decides."""
+    # innermost first, as insertion sort of PyTorch's iterator sees them
+    order = list(range(len(shape)))[::-1]
 
     def wants_swap(inner: int, outer: int) -> int:
         for strides in operands:
@@ -223,15 +231,20 @@ def _stride_order(shape: Shape, operands: Sequence[Shape]) -> list[int]:
 
 
 def elementwise_strides(shape: Shape, operands: Sequence[tuple[Shape, Shape]]) -> Shape:
-    """Strides of an elementwise result over operands of (shape, strides), in PyTorch's iterator's order."""
+    """Strides of an elementwise result over operands of (shape, strides), in PyTorch's iterator's
+    order."""
     full = [(s, t) for s, t in operands if s == shape]
-    if all(is_contiguous(s, t) for s, t in operands) and full:
+    if len(full) == len(operands) and all(is_contiguous(s, t) for s, t in operands):
         return contiguous_strides(shape)
     if full and len(full) == len(operands) and all(t == full[0][1] for _, t in full):
         if dense_order(shape, full[0][1]) is not None and 0 not in shape:
             return full[0][1]
     spread = [Layout(s, t).expanded(shape).strides for s, t in operands]
-    return permuted_strides(shape, _stride_order(shape, spread)) if spread else contiguous_strides(shape)
+    return (
+        permuted_strides(shape, _stride_order(shape, spread))
+        if spread
+        else contiguous_strides(shape)
+    )
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
@@ -246,9 +259,10 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                 if result[-position] != 1:
                     dim = len(result) - position
                     raise RuntimeError(
-                        f"The size of tensor a ({result[-position]}) must match the size of tensor b ({size}) at "
-                        f"non-singleton dimension {dim}: shapes {', '.join(str(list(s)) for s in shapes)} do not "
-                        "broadcast (sizes are compared from the last dim; each must be equal or 1)"
+                        f"The size of tensor a ({result[-position]}) must match the size of "
+                        f"tensor b ({size}) at non-singleton dimension {dim}: shapes "
+                        f"{', '.join(str(list(s)) for s in shapes)} do not broadcast (sizes are "
+                        "compared from the last dim; each must be equal or 1)"
                     )
                 result[-position] = size
     return tuple(result)
@@ -283,7 +297,8 @@ def view_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
 
 
 def infer_shape(shape: Sequence[int], numel: int) -> Shape:
-    """`shape` with its -1 replaced so that the sizes multiply to `numel`; RuntimeError if they cannot."""
+    """`shape` with its -1 replaced so that the sizes multiply to `numel`; RuntimeError if they
+    cannot."""
     sizes = tuple(operator.index(n) for n in shape)
     unknown = [i for i, n in enumerate(sizes) if n == -1]
     check(len(unknown) <= 1, RuntimeError, "only one dimension can be inferred")
@@ -294,18 +309,21 @@ def infer_shape(shape: Sequence[int], numel: int) -> Shape:
         check(
             known != 0 or numel != 0,
             RuntimeError,
-            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 "
-            "can be any value and is ambiguous",
+            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the "
+            "unspecified dimension size -1 can be any value and is ambiguous",
         )
         fits = known != 0 and numel % known == 0
         check(fits, RuntimeError, f"shape '{list(sizes)}' is invalid for input of size {numel}")
         return tuple(numel // known if n == -1 else n for n in sizes)
-    check(known == numel, RuntimeError, f"shape '{list(sizes)}' is invalid for input of size {numel}")
+    check(
+        known == numel, RuntimeError, f"shape '{list(sizes)}' is invalid for input of size {numel}"
+    )
     return sizes
 
 
 def wrap_dim(dim: Any, ndim: int) -> int:
-    """A dim counted from the front; IndexError if there is none such (0 and -1 are allowed for 0-dim)."""
+    """A dim counted from the front; IndexError if there is none such (0 and -1 are allowed for
+    0-dim)."""
     try:
         index = operator.index(dim)
     except TypeError:
@@ -314,7 +332,10 @@ def wrap_dim(dim: Any, ndim: int) -> int:
     check(
         -count <= index < count,
         IndexError,
-        lambda: f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got {index})",
+        lambda: (
+            f"Dimension out of range (expected to be in range of [{-count}, {count - 1}], but got "
+            f"{index})"
+        ),
     )
     return index + count if index < 0 else index
 
@@ -327,7 +348,11 @@ def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
         return (wrap_dim(dims, ndim),)
     wrapped = tuple(wrap_dim(d, ndim) for d in dims)
     for dim in wrapped:
-        check(wrapped.count(dim) == 1, RuntimeError, f"dim {dim} appears multiple times in the list of dims")
+        check(
+            wrapped.count(dim) == 1,
+            RuntimeError,
+            f"dim {dim} appears multiple times in the list of dims",
+        )
     return wrapped
 
 

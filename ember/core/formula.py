@@ -24,7 +24,7 @@ from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Spec, contiguous_spec, spec_of
 from ember.kernel.call import MapCall
-from ember.layout import broadcast_shapes, elementwise_strides, wrap_dims
+from ember.layout import broadcast_shapes, contiguous_strides, elementwise_strides, wrap_dims
 from ember.scalar.diff import adjoint, has_rows, tangent
 from ember.scalar.expr import Expr, as_expr, make, substitute, var, variables
 from ember.scalar.wirtinger import complex_gradient, mixes
@@ -233,7 +233,9 @@ class FormulaOp(Op):
         shape = broadcast_shapes(*(s.shape for s in tensors))
         axes = self.axes(values, shape)
         if target is None:
-            strides = elementwise_strides(shape, [(s.shape, s.strides) for s in tensors])
+            spread = [(s.shape, s.strides) for s in tensors]
+            packed = contiguous_strides(shape)  # what PyTorch makes of row programs
+            strides = packed if self.rows else elementwise_strides(shape, spread)
             outs = tuple(spec_of(shape, strides, stored, tensors[0].device) for _ in reading.roots)
         else:
             outs = (

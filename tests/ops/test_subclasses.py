@@ -42,7 +42,7 @@ def test_ops_are_pickled_by_name(name):
 
 
 def test_integers_beyond_int64_are_refused():
-    with pytest.raises(RuntimeError, match="Overflow when unpacking long"):
+    with pytest.raises(ValueError, match="Overflow when unpacking long"):
         torch.tensor([2**63])
     assert torch.tensor([2**63 - 1]).tolist() == [2**63 - 1]
     assert torch.tensor([2**63], dtype=torch.uint64).tolist() == [2**63]
