@@ -9,13 +9,14 @@ from ember.errors import check
 
 TYPES = ("cpu", "cuda", "meta")
 KNOWN = (
-    "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, "
-    "hpu, mtia, privateuseone"
+    "cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, "
+    "mps, meta, hpu, mtia, privateuseone"
 )
 
 
 class _DefaultDevice(threading.local):
-    """What factories use when no device is given: a stack of `with device` blocks over a global choice."""
+    """What factories use when no device is given: a stack of `with device` blocks over a global
+    choice."""
 
     stack: tuple[device, ...] = ()
 
@@ -26,8 +27,8 @@ _blocks = _DefaultDevice()
 class device:
     """A device: a type and, for one of several, an index. Equal ones are the same object.
 
-    `device("cuda")` has no index: it means the current GPU when it is used. As a context manager it is the
-    default of the factories inside the block. RuntimeError for a name that no device has.
+    `device("cuda")` has no index: it means the current GPU when it is used. As a context manager it
+    is the default of the factories inside the block. RuntimeError for a name that no device has.
 
     >>> import ember as torch
     >>> torch.device("cuda:1")
@@ -39,25 +40,31 @@ class device:
     type: str
     index: int | None
 
-    def __new__(cls, device: Any = None, index: int | None = None, *, type: str | None = None) -> device:
+    def __new__(
+        cls, device: Any = None, index: int | None = None, *, type: str | None = None
+    ) -> device:
         spec = device if device is not None else type
         if isinstance(spec, cls):
-            check(index is None, RuntimeError, "device(): an index does not go with a device object")
+            check(
+                index is None, RuntimeError, "device(): an index does not go with a device object"
+            )
             return spec
         if isinstance(spec, int) and not isinstance(spec, bool):
             check(spec >= 0, RuntimeError, "Device index must not be negative")
             return cls._interned("cuda", spec)
         if not isinstance(spec, str):
             raise TypeError(
-                f"device() received an invalid combination of arguments - got ({_type_name(spec)}), but expected one "
-                "of: (torch.device device), (str type, int index = -1), such as device('cuda:0') or device('cuda', 0)"
+                "device() received an invalid combination of arguments - got "
+                f"({_type_name(spec)}), but expected one of: (torch.device device), (str type, "
+                "int index = -1), such as device('cuda:0') or device('cuda', 0)"
             )
         kind, parsed = _parse(spec)
         if index is not None:
             check(
                 parsed is None,
                 RuntimeError,
-                f"type (string) must not include an index because index was passed explicitly: {spec}",
+                "type (string) must not include an index because index was passed explicitly: "
+                f"{spec}",
             )
             check(index >= 0, RuntimeError, "Device index must not be negative")
             parsed = int(index)
@@ -77,7 +84,9 @@ class device:
         raise AttributeError(f"attribute '{name}' of 'torch.device' objects is not writable")
 
     def __repr__(self) -> str:
-        return f"device(type='{self.type}'" + (f", index={self.index})" if self.index is not None else ")")
+        return f"device(type='{self.type}'" + (
+            f", index={self.index})" if self.index is not None else ")"
+        )
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
@@ -112,8 +121,14 @@ def _parse(text: str) -> tuple[str, int | None]:
     check(text, RuntimeError, "Device string must not be empty")
     kind, colon, number = text.partition(":")
     if kind not in TYPES:
-        hint = " Ember runs on cpu, cuda (real or simulated GPUs) and meta." if kind in KNOWN.split(", ") else ""
-        raise RuntimeError(f"Expected one of {KNOWN} device type at start of device string: {kind}.{hint}")
+        hint = (
+            " Ember runs on cpu, cuda (real or simulated GPUs) and meta."
+            if kind in KNOWN.split(", ")
+            else ""
+        )
+        raise RuntimeError(
+            f"Expected one of {KNOWN} device type at start of device string: {kind}.{hint}"
+        )
     if not colon:
         return kind, None
     valid = number.isascii() and number.isdigit() and (number == "0" or number[0] != "0")
@@ -121,7 +136,8 @@ def _parse(text: str) -> tuple[str, int | None]:
     check(
         len(number) < 10,
         RuntimeError,
-        f"Could not parse device index '{number}' in device string '{text}': there are not that many devices",
+        f"Could not parse device index '{number}' in device string '{text}': there are not that "
+        "many devices",
     )
     return kind, int(number)
 
@@ -132,7 +148,8 @@ _chosen: list[device] = [CPU]
 
 
 def default_device() -> device:
-    """The device of factories that are not told one; "cuda" without an index means the current GPU."""
+    """The device of factories that are not told one; "cuda" without an index means the current
+    GPU."""
     stack = _blocks.stack
     return stack[-1] if stack else _chosen[0]
 

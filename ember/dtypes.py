@@ -18,7 +18,16 @@ class dtype:
     (torch.float32, 4)
     """
 
-    __slots__ = ("__weakref__", "alias", "category", "is_signed", "itemsize", "name", "numpy", "title")
+    __slots__ = (
+        "__weakref__",
+        "alias",
+        "category",
+        "is_signed",
+        "itemsize",
+        "name",
+        "numpy",
+        "title",
+    )
     by_name: ClassVar[dict[str, dtype]] = {}
 
     def __init__(self, name: str, numpy_type: Any, category: int, title: str, alias: str = ""):
@@ -27,7 +36,7 @@ class dtype:
         self.itemsize = self.numpy.itemsize
         self.category = category
         self.is_signed = category != BOOL and name not in ("uint8", "uint16", "uint32", "uint64")
-        self.title = title  # the word in PyTorch's messages and legacy class names: Float, Long, ...
+        self.title = title  # in PyTorch's messages and legacy class names: Float, Long, ...
         self.alias = alias
         dtype.by_name[name] = self
 
@@ -105,7 +114,9 @@ def from_numpy_dtype(numpy_type: Any) -> dtype:
     if found is None:
         native = np.dtype(numpy_type).newbyteorder("=")
         known = ", ".join(str(t.numpy) for t in ALL if t.numpy.isbuiltin == 1)
-        hint = " (convert it with .astype(native byte order) first)" if native in _FROM_NUMPY else ""
+        hint = (
+            " (convert it with .astype(native byte order) first)" if native in _FROM_NUMPY else ""
+        )
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{np.dtype(numpy_type).type.__name__}. "
             f"The only supported types are: {known}.{hint}"
@@ -117,7 +128,10 @@ def _promote(a: dtype, b: dtype) -> dtype:
     if a is b:
         return a
     if EIGHT_BIT_FLOATS & {a, b}:
-        raise RuntimeError(f"Promotion for Float8 Types is not supported, attempted to promote {a.title} and {b.title}")
+        raise RuntimeError(
+            f"Promotion for Float8 Types is not supported, attempted to promote {a.title} and "
+            f"{b.title}"
+        )
     if a.category != b.category:
         low, high = sorted((a, b), key=lambda t: t.category)
         if high.category == COMPLEX and low in (float64,):
@@ -132,7 +146,8 @@ def _promote(a: dtype, b: dtype) -> dtype:
     ranks = [_INTEGER_ORDER.get(t.name) for t in (a, b)]
     if None in ranks:
         raise RuntimeError(
-            f"Promotion for uint16, uint32, uint64 types is not supported, attempted to promote {a.title} and {b.title}"
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote "
+            f"{a.title} and {b.title}"
         )
     if {a, b} == {uint8, int8}:
         return int16
@@ -183,7 +198,10 @@ class finfo:
     def __init__(self, type: dtype | None = None):
         type = type or float32
         if type.category < FLOAT:
-            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
+            raise TypeError(
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                "'torch.finfo'"
+            )
         make: Any = ml_dtypes.finfo
         info = make(type.to_real().numpy)
         self.bits = int(info.bits)
@@ -194,8 +212,9 @@ class finfo:
 
     def __repr__(self) -> str:
         return (
-            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
-            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, "
+            f"eps={self.eps:g}, smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, "
+            f"dtype={self.dtype})"
         )
 
 
@@ -209,7 +228,10 @@ class iinfo:
 
     def __init__(self, type: dtype):
         if type.category != INTEGRAL:
-            raise TypeError("torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'")
+            raise TypeError(
+                "torch.iinfo() requires an integer input type. Use torch.finfo to handle "
+                "'torch.iinfo'"
+            )
         info = np.iinfo(type.numpy)
         self.bits, self.min, self.max = info.bits, int(info.min), int(info.max)
         self.dtype = type.name

@@ -10,7 +10,8 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def user_line() -> tuple[str, int]:
-    """(file, line) of the innermost calling frame that is not Ember's own; ("?", 0) if there is none."""
+    """(file, line) of the innermost calling frame that is not Ember's own; ("?", 0) if there is
+    none."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename

@@ -7,13 +7,15 @@ from ember.layout import Shape, channels_last_strides, contiguous_strides
 
 
 class memory_format:
-    """An order of dims in memory; `strides_of(shape)` gives its strides (None where it keeps what is there)."""
+    """An order of dims in memory; `strides_of(shape)` gives its strides (None where it keeps what
+    is there)."""
 
     def __init__(self, name: str):
         self.name = name
 
     def strides_of(self, shape: Shape) -> Shape | None:
-        """The dense strides of a shape in this format; RuntimeError for the wrong number of dims."""
+        """The dense strides of a shape in this format; RuntimeError for the wrong number of
+        dims."""
         if self is preserve_format:
             return None
         if self is contiguous_format:
@@ -50,4 +52,4 @@ channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
 
 # Every tensor has it: one of another layout would be of another class.
-Tensor.layout = strided  # type: ignore[attr-defined]
+Tensor.layout = strided

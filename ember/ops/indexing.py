@@ -73,9 +73,9 @@ index_put_op.grad = _index_put_gradient
 def _indexed_shape(shape: Sequence[int], indices: Sequence[Tensor | None]) -> tuple[int, ...]:
     used = [d for d, i in enumerate(indices) if i is not None]
     try:
-        found = broadcast_shapes(*(indices[d].shape for d in used))  # type: ignore[union-attr]
+        found = broadcast_shapes(*(indices[d].shape for d in used))
     except RuntimeError:
-        shapes = ", ".join(str(list(indices[d].shape)) for d in used)  # type: ignore[union-attr]
+        shapes = ", ".join(str(list(indices[d].shape)) for d in used)
         raise IndexError(
             f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
         ) from None

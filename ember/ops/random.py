@@ -74,7 +74,7 @@ def _target(
     spec = out._array.spec
     fit(out, spec.with_shape(shape))
     written(out)
-    return out  # type: ignore[no-any-return]
+    return out
 
 
 def _dtype(name: str, out: Any, dtype: DType | None, usual: DType) -> DType:
@@ -415,7 +415,7 @@ def normal(
             "normal expects standard deviation to be non-complex",
         )
         if not std.is_meta:
-            right = bool((std >= 0).all().item())  # type: ignore[operator]
+            right = bool((std >= 0).all().item())
             check(right, RuntimeError, "normal expects all elements of std >= 0.0")
     check_normal(like.dtype if out is None else out.dtype, 1.0 if isinstance(std, Tensor) else std)
     target = result("normal", out, broadcast_shapes(*(t.shape for t in tensors.values())), like)
@@ -423,8 +423,8 @@ def normal(
     draw(target, generator, "normal", 0.0, scale / math.sqrt(2) if target.is_complex() else scale)
     with modes.no_grad():
         if isinstance(std, Tensor):
-            target.mul_(std)  # type: ignore[attr-defined]
-        target.add_(mean)  # type: ignore[attr-defined]
+            target.mul_(std)
+        target.add_(mean)
     return target if out is not None else sampled("normal", target, list(tensors.values()))
 
 

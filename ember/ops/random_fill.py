@@ -351,7 +351,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         return draw_into(self, "bernoulli", generator, "bernoulli", float(p))
     find_device("bernoulli_", [("self", self), ("p_", p)], zero_dim_moves=False)
     check_probabilities(self, p)
-    each = p.detach().expand(self.shape)  # type: ignore[attr-defined]
+    each = p.detach().expand(self.shape)
     return draw_into(self, "bernoulli", generator, "bernoulli_each", each)
 
 

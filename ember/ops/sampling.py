@@ -128,7 +128,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     find_device("binomial", [("count", count), ("prob", prob)], zero_dim_moves=False)
     shape = broadcast_shapes(count.shape, prob.shape)
     target = result("binomial", None, shape, count)
-    counts, probabilities = (t.detach().expand(shape) for t in (count, prob))  # type: ignore[attr-defined]
+    counts, probabilities = (t.detach().expand(shape) for t in (count, prob))
     draw(target, generator, "binomial", counts, probabilities)
     return sampled("binomial", target, [count, prob], NoGradient)
 

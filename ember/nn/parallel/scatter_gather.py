@@ -29,7 +29,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
 
 def _scattered(value: Any, devices: Sequence[Device], dim: int) -> list[Any]:
     if isinstance(value, Tensor):
-        pieces = value.chunk(len(devices), dim)  # type: ignore[attr-defined]
+        pieces = value.chunk(len(devices), dim)
         return [piece.to(device) for piece, device in zip(pieces, devices, strict=False)]
     if isinstance(value, (tuple, list)) and value:
         columns = list(zip(*(_scattered(item, devices, dim) for item in value), strict=False))
@@ -62,7 +62,7 @@ def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
     )
     first = outputs[0]
     if isinstance(first, Tensor):
-        parts = [o.to(place) for o in outputs]  # type: ignore[attr-defined]
+        parts = [o.to(place) for o in outputs]
         if all(p.ndim == 0 for p in parts) and dim == 0:
             warnings.warn(
                 "Was asked to gather along dimension 0, but all input tensors were scalars; will "
