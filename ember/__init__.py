@@ -7,15 +7,18 @@ Names only: ops come from the registry that their declarations fill, modules loa
 from __future__ import annotations
 
 import builtins
+import gc as _gc
 import importlib
 from typing import TYPE_CHECKING, Any
+
+_resting = _gc.isenabled()
+_gc.disable()  # until the end of this file: what modules make while they load, they keep
 
 from ember import ops
 from ember.autograd import backward as _backward
 from ember.core import display as _display
 from ember.core.dispatch import promoted as _promoted
 from ember.core.formula import FormulaOp as _FormulaOp
-from ember.core.generator import Generator, default_generator
 from ember.core.modes import (
     enable_grad,
     get_default_dtype,
@@ -65,7 +68,9 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "serialization": "save load",
     "autograd.anomaly": "is_anomaly_enabled is_anomaly_check_nan_enabled",
     "storage": "Storage TypedStorage UntypedStorage from_file is_storage",
-    "settings": "get_num_threads set_num_threads use_deterministic_algorithms "
+    "core.generator": "Generator default_generator",
+    "settings": "get_num_threads set_num_threads get_num_interop_threads "
+    "set_num_interop_threads set_flush_denormal use_deterministic_algorithms "
     "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
     "set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision "
     "get_float32_matmul_precision typename",
@@ -112,8 +117,20 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"ember.{_ELSEWHERE[name]}"), name)
         globals()[name] = found
         return found
+    elif not name.startswith("__"):
+        try:
+            found = globals()[name] = _NAMESPACES["torch"][name]  # a family that loads now
+            return found
+        except KeyError:
+            pass
     raise _missing_attribute("torch", name, lambda: __dir__())
 
 
 def __dir__() -> builtins.list[str]:
-    return sorted({*globals(), *_SUBMODULES, *_ELSEWHERE})
+    ops.load_rest()
+    own = {"TYPE_CHECKING", "Any", "annotations", "builtins", "importlib", "missing"}
+    return sorted({*globals(), *_NAMESPACES["torch"], *_SUBMODULES, *_ELSEWHERE} - own)
+
+
+if _resting:
+    _gc.enable()

@@ -6,7 +6,9 @@ from typing import Any
 
 from ember.core.registry import NAMESPACES
 from ember.missing import missing_attribute
+from ember.ops import load_rest
 
+load_rest()
 globals().update(NAMESPACES["fft"])
 
 __all__ = sorted(NAMESPACES["fft"])

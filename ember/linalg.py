@@ -7,7 +7,9 @@ from typing import Any
 from ember.core.registry import NAMESPACES
 from ember.errors import LinAlgError  # noqa: F401
 from ember.missing import missing_attribute
+from ember.ops import load_rest
 
+load_rest()
 globals().update(NAMESPACES["linalg"])
 
 __all__ = sorted(["LinAlgError", *NAMESPACES["linalg"]])

@@ -132,6 +132,12 @@ class Generator:
     def __deepcopy__(self, memo: Any) -> Generator:
         return self.clone_state()
 
+    def __setstate__(self, state: Any) -> None:
+        """Take over what PyTorch's pickles say: seed, offset (a GPU's) and state."""
+        seed, _, numbers = state
+        self.manual_seed(seed)
+        self.set_state(numbers)
+
     def __reduce__(self) -> Any:
         return _restored, (str(self._device), self._seed, self.source.state())
 

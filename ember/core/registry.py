@@ -21,10 +21,26 @@ from ember.core.view import ViewOp
 
 FUNCTION, METHOD, F, INPLACE, OUT, LINALG, FFT, SPECIAL, F_INPLACE = (1 << i for i in range(9))
 
-NAMESPACES: dict[str, dict[str, Any]] = {
-    name: {} for name in ("torch", "Tensor", "nn.functional", "linalg", "fft", "special")
+
+class Names(dict[str, Any]):
+    """Declared names; a missing one may be in a family that loads at its first use."""
+
+    def __missing__(self, name: str) -> Any:
+        for load in loaders:
+            load()
+        return super().__getitem__(name) if name in self else _unknown(name)
+
+
+def _unknown(name: str) -> Any:
+    raise KeyError(name)
+
+
+loaders: list[Callable[[], None]] = []  # ops/__init__.py
+
+NAMESPACES: dict[str, Names] = {
+    name: Names() for name in ("torch", "Tensor", "nn.functional", "linalg", "fft", "special")
 }
-OPS: dict[str, Any] = {}  # every declared op by its own name, public or not
+OPS = Names()  # every declared op by its own name, public or not
 
 
 def _publish(name: str, function: Any, export: int) -> None:

@@ -3,7 +3,9 @@
 from typing import Any
 
 from ember.core.registry import NAMESPACES
+from ember.ops import load_rest
 
+load_rest()
 globals().update(NAMESPACES["nn.functional"])
 
 __all__ = sorted(name for name in NAMESPACES["nn.functional"] if not name.startswith("_"))

@@ -1,25 +1,66 @@
 """Every op of the public surface, by family. Names come from the registry; `ops.NAME` is
-`torch.NAME`."""
+`torch.NAME`.
+
+The families of `LATER` load at the first use of one of their names: networks, random numbers,
+factorizations, transforms. A program that only moves tensors never pays for them.
+"""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
-FAMILIES = (
-    "formats", "arithmetic", "rounding", "comparisons", "choices", "exponentials", "special", "activations", "pointwise", "moves",
-    "views", "splits", "strided", "create", "ranges", "reduce", "norms", "moments", "rowwise", "joining", "indexing", "matmul", "legacy", "subclasses", "operators", "gathering",
-    "index_slices", "masks", "scans", "rearranged", "diagonals", "stacks", "copies", "complex_numbers", "products", "einsum", "predicates", "statistics", "resizing", "sorting",
-    "solving", "factorizations", "eigenvalues", "lu_factors", "reflections", "determinants", "least_squares", "matrix_functions", "fourier", "windows", "quantiles",
-    "random_fill", "random", "sampling", "low_rank",
-    "padding", "spectrograms", "rearrangement", "linear", "losses", "classification", "distances", "normalization",
-    "convolution", "pooling", "adaptive_pooling", "unpooling", "interpolate", "grid_sampling",
-    "embedding", "dropout", "attention", "multi_head_attention", "recurrent", "ctc", "gates", "other_signatures",
-)  # fmt: skip
-for _family in FAMILIES:
-    importlib.import_module(f"ember.ops.{_family}")
+from ember.core.registry import NAMESPACES, install_method, loaders
+from ember.core.tensor import Tensor
 
-from ember.core.registry import NAMESPACES  # noqa: E402
+FAMILIES = (
+    "formats arithmetic rounding comparisons choices exponentials special activations pointwise "
+    "moves views splits strided create ranges reduce norms moments rowwise joining indexing matmul "
+    "legacy subclasses operators gathering index_slices masks scans rearranged diagonals stacks "
+    "copies complex_numbers products predicates resizing sorting exchange"
+).split()
+LATER = (
+    "einsum statistics random_fill random sampling padding rearrangement linear losses "
+    "classification distances normalization convolution pooling adaptive_pooling unpooling "
+    "interpolate grid_sampling embedding dropout attention multi_head_attention recurrent ctc "
+    "gates other_signatures solving factorizations eigenvalues lu_factors reflections determinants "
+    "least_squares matrix_functions fourier windows quantiles low_rank spectrograms"
+).split()
+METHODS_OF_LATER = (
+    "bernoulli bernoulli_ cauchy_ cholesky cholesky_inverse cholesky_solve corrcoef cov cross det "
+    "exponential_ geometric_ geqrf histogram inverse istft log_normal_ logdet lu lu_solve "
+    "matrix_exp matrix_power multinomial nanquantile nonzero_static normal_ orgqr ormqr pinverse "
+    "prelu qr quantile random_ slogdet stft svd triangular_solve uniform_"
+).split()
+
+
+def load_rest() -> None:
+    """Load the families of `LATER`; once."""
+    if loaders:
+        loaders.clear()
+        _load(LATER)
+
+
+def _method_to_come(name: str) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        load_rest()
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"`{name}`, loaded at its first use."
+    return method
+
+
+def _load(families: list[str]) -> None:
+    for family in families:
+        importlib.import_module(f"ember.ops.{family}")
+
+
+_load(FAMILIES)
+for _name in METHODS_OF_LATER:
+    install_method(_name, _method_to_come(_name))
+loaders.append(load_rest)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ember.core.generator import Generator
 from ember.core.modes import no_grad
 from ember.core.storages import UntypedStorage
 from ember.core.tensor import Tensor, tensor_of
@@ -205,14 +204,6 @@ def copy_tensor(self: Tensor) -> Tensor:
     return func(*args)
 
 
-def restore_generator(self: Generator, state: Any) -> None:
-    """Take over what PyTorch's pickles say of a generator: seed, offset (a GPU's) and state."""
-    seed, _, numbers = state
-    self.manual_seed(seed)
-    self.set_state(numbers)
-
-
-Generator.__setstate__ = restore_generator
 Tensor.__reduce_ex__ = reduce_tensor  # type: ignore[method-assign, assignment]
 Tensor.__deepcopy__ = deepcopy_tensor
 Tensor.__copy__ = copy_tensor
