@@ -7,6 +7,12 @@ from typing import Any
 
 from ember.version import ember_version
 
+# What programs ask for first, and what to do instead.
+INSTEAD = {
+    "torch.compile": "programs run without it, so leave the call out: compile = lambda f: f",
+    "torch.jit": "there is no TorchScript; save the state_dict, or the module with torch.save",
+}
+
 
 class MissingAttribute(AttributeError):
     """A name that a module does not have; the names like it are looked up when the message is read.
@@ -31,6 +37,8 @@ class MissingAttribute(AttributeError):
         name = str(self.name)
         if name.startswith("__"):
             return ""
+        if f"{self._module}.{name}" in INSTEAD:
+            return f" in Ember {ember_version}: {INSTEAD[f'{self._module}.{name}']}"
         close = closest(name, self._existing())
         where = f"{self._module}." if self._module else ""
         likely = (

@@ -7,13 +7,12 @@ import ctypes
 import os
 from typing import Any
 
+from ember.backends.cuda import PRECISIONS, matmul
 from ember.core.tensor import Tensor
 from ember.errors import check
 
 _threads: dict[str, Any] = {"count": None, "library": None}
 _deterministic = {"enabled": False, "warn_only": False}
-_precision = ["highest"]
-PRECISIONS = ("highest", "high", "medium")
 PREFIXES = ("scipy_openblas", "openblas")
 
 
@@ -67,6 +66,35 @@ def set_num_threads(threads: int) -> None:
         found[1](threads)
 
 
+def get_num_interop_threads() -> int:
+    """How many threads run independent ops at the same time: one."""
+    return 1
+
+
+def set_num_interop_threads(threads: int) -> None:
+    """Accepted for programs that bound their threads: Ember runs one op at a time, within any bound.
+
+    RuntimeError unless it is a positive integer.
+    """
+    check(
+        isinstance(threads, int) and not isinstance(threads, bool),
+        TypeError,
+        f"set_num_interop_threads expects an int, but got {type(threads).__name__}",
+    )
+    check(threads > 0, RuntimeError, "set_num_interop_threads expects a positive integer")
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """Whether the CPU now does what was asked. Ember always computes with denormal numbers, so
+    False means that they will not be flushed to zero.
+
+    >>> import ember as torch
+    >>> torch.set_flush_denormal(True)
+    False
+    """
+    return not mode
+
+
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for algorithms that give the same result each time; on the CPU and simulated GPUs all
     do."""
@@ -111,12 +139,12 @@ def set_float32_matmul_precision(precision: str) -> None:
         RuntimeError,
         f"set_float32_matmul_precision: {precision!r} is not one of {', '.join(PRECISIONS)}",
     )
-    _precision[0] = precision
+    matmul.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
     """What set_float32_matmul_precision was told; products on the CPU are always of the highest."""
-    return _precision[0]
+    return matmul.precision
 
 
 def typename(obj: Any) -> str:

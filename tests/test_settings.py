@@ -53,3 +53,15 @@ def test_precision_of_products():
 def test_typename():
     assert torch.typename(torch.ones(1)) == "torch.FloatTensor"
     assert torch.typename(3) == "int"
+
+
+def test_what_ember_does_not_do_it_says():
+    assert torch.get_num_interop_threads() == 1
+    torch.set_num_interop_threads(4)
+    with pytest.raises(RuntimeError, match="expects a positive integer"):
+        torch.set_num_interop_threads(0)
+    assert torch.set_flush_denormal(False) and not torch.set_flush_denormal(True)
+    assert torch.tensor(1e-40).item() > 0
+    with pytest.raises(AttributeError, match="'compile' in Ember.*leave the call out"):
+        torch.compile
+    assert not {"annotations", "importlib", "TYPE_CHECKING"} & set(dir(torch))

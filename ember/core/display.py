@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from ember.backends.base import resolve
 from ember.core.array import host_copy
 from ember.core.modes import get_default_dtype
 from ember.core.printing import format_tensor
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, legacy_device
 from ember.device import META
+from ember.device import device as Device
 
 
 def text_of(tensor: Tensor) -> str:
@@ -20,10 +22,23 @@ def text_of(tensor: Tensor) -> str:
         values,
         array.spec.shape,
         array.spec.dtype,
-        str(array.spec.device),
+        None if _goes_without_saying(array.spec.device) else str(array.spec.device),
         tensor.requires_grad,
         None if node is None else node.name(),
         get_default_dtype(),
+        "tensor" if type(tensor) is Tensor else _class_name(type(tensor)),
+    )
+
+
+def _class_name(kind: type) -> str:
+    """What a subclass's text begins with: its name, unless it says otherwise (Parameter does)."""
+    return str(vars(kind).get("_shown_as", kind.__name__))
+
+
+def _goes_without_saying(device: Device) -> bool:
+    """Whether a device is that of the default tensor type; of the GPUs, the current one."""
+    return device.type == legacy_device[0].type and (
+        device.type != "cuda" or device.index == resolve(Device("cuda")).index
     )
 
 

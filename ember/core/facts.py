@@ -17,6 +17,9 @@ class ArrayFacts:
 
     _array: Array
     _inference = False
+    # The kinds of tensors that Ember does not have, which libraries ask every tensor for.
+    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = False
+    is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
 
     @property
     def spec(self) -> Spec:

@@ -88,12 +88,12 @@ def format_tensor(
 ) -> str:
     """The text of a tensor; `values` is None where there are none to show (meta tensors).
 
-    `device` is named in the text unless it is None or "cpu"; a caller whose default device is
-    another one passes None for that. `grad_fn_name` is the class name of the tensor's node, if any.
+    `device` is named in the text unless it is None, where it goes without saying. `grad_fn_name` is
+    the class name of the tensor's node, if any.
     """
     prefix = class_name + "("
     size, typed = f"size={tuple(shape)}", f"dtype={dtype}"
-    notes = [f"device='{device}'"] if device not in (None, "cpu") else []
+    notes = [f"device='{device}'"] if device is not None else []
     # The dtypes that the digits tell by themselves.
     shown = {default_dtype, default_dtype.to_complex(), int64, bool_}
     if values is None:

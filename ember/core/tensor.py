@@ -17,6 +17,7 @@ from ember.core.hooks import Hooks, RemovableHandle, hook_into
 from ember.core.node import AccumulateGrad, Node, edge_of, leaf_node, type_name
 from ember.core.node import _connected as _node_connected
 from ember.core.node import _detached as _node_detached
+from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Array, Spec
@@ -280,6 +281,7 @@ def _as_kind(found: Any, kind: Any) -> Any:
 
 
 legacy_constructor: list[Callable[..., Any]] = []  # ops/legacy.py
+legacy_device = [CPU]  # where the default tensor type is
 legacy_cast: list[Callable[..., Any]] = []
 
 

@@ -51,6 +51,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     _plain_function = True  # results of ops are plain tensors
+    _shown_as = "tensor"
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:

@@ -10,12 +10,14 @@ from ember.backends.base import resolve
 from ember.core import modes
 from ember.core.array import empty
 from ember.core.factory import from_values, shape_of
-from ember.core.tensor import Tensor, legacy_cast, legacy_constructor, tensor_of
+from ember.core.registry import METHOD, composite
+from ember.core.tensor import Tensor, legacy_cast, legacy_constructor, legacy_device, tensor_of
 from ember.device import CPU, set_default_device
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import contiguous_spec
+from ember.layout import Size
 from ember.ops.create import _host_values
 from ember.ops.moves import move
 
@@ -53,10 +55,9 @@ def _construct(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
 
 
 def _default_type_device() -> Device:
-    return resolve(_tensor_type_device[0])
+    return resolve(legacy_device[0])
 
 
-_tensor_type_device = [CPU]
 legacy_constructor.append(_construct)
 
 
@@ -157,6 +158,43 @@ def _cast(tensor: Tensor, kind: Any, non_blocking: bool) -> Tensor:
 legacy_cast.append(_cast)
 
 
+@composite(METHOD)
+def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tensor:
+    """A tensor of the same dtype on the same device, by the legacy constructor's arguments: sizes,
+    or data, of which a tensor shares its memory.
+
+    RuntimeError for a device of another type, TypeError for a float or a tensor of another dtype.
+
+    >>> import ember as torch
+    >>> torch.tensor([1.5]).new([2, 3])
+    tensor([2., 3.])
+    """
+    place = self.device if device is None else resolve(Device(device))
+    check(
+        place.type == self.device.type,
+        RuntimeError,
+        f"legacy constructor expects device type: {self.device.type} but device type: "
+        f"{place.type} was passed. Use new_tensor, new_empty or new_zeros, which take any device",
+    )
+    if size is not None:
+        args = (Size(size),)
+    if len(args) == 1:
+        check(
+            not isinstance(args[0], float),
+            TypeError,
+            f"new(): data must be a sequence (got {type(args[0]).__name__})",
+        )
+        check(
+            not isinstance(args[0], Tensor) or args[0].dtype is self.dtype,
+            TypeError,
+            lambda: (
+                f"expected a tensor of {self.dtype}, but got one of {args[0].dtype}: use "
+                ".to(dtype) to convert it"
+            ),
+        )
+    return _made(self.dtype, place, args)
+
+
 def set_default_tensor_type(t: Any) -> None:
     """Make a legacy type the default: its dtype, and its device for factories.
 
@@ -174,7 +212,7 @@ def set_default_tensor_type(t: Any) -> None:
     place = Device(t.place)
     resolve(place)
     modes.set_default_dtype(t.dtype)
-    _tensor_type_device[0] = place
+    legacy_device[0] = place
     set_default_device(place)
 
 

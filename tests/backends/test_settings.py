@@ -31,3 +31,19 @@ def test_what_is_not_there_says_so():
     assert not torch.backends.mps.is_available() and not torch.backends.mps.is_built()
     assert not torch.backends.mkldnn.is_available()
     assert not torch.backends.mps.is_macos_or_newer(13, 0)
+
+
+def test_precision_of_products_is_one_switch_under_two_names():
+    matmul = torch.backends.cuda.matmul
+    try:
+        matmul.allow_tf32 = True
+        assert torch.get_float32_matmul_precision() == "high"
+        torch.set_float32_matmul_precision("highest")
+        assert matmul.allow_tf32 is False
+        with pytest.raises(RuntimeError, match="expects a bool, but got str"):
+            matmul.allow_tf32 = "yes"
+        with pytest.raises(AttributeError, match="Unknown attribute allow_tf33"):
+            matmul.allow_tf33 = True
+    finally:
+        matmul.allow_tf32 = False
+    assert not torch.backends.mkl.is_available() and not torch.backends.openmp.is_available()

@@ -65,7 +65,7 @@ def test_recorded(values, text):
 
 def test_notes_follow_the_values():
     assert shown([1.0], device="cuda:0") == "tensor([1.], device='cuda:0')"
-    assert shown([1.0], device="cpu", requires_grad=True) == "tensor([1.], requires_grad=True)"
+    assert shown([1.0], requires_grad=True) == "tensor([1.], requires_grad=True)"
     text = shown([1.0], requires_grad=True, node="AddBackward0")
     assert text == "tensor([1.], grad_fn=<AddBackward0>)"
     assert shown([1.0], class_name="Points") == "Points([1.])"

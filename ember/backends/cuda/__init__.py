@@ -1,0 +1,58 @@
+"""`torch.backends.cuda`: how products on a real GPU are computed.
+
+On the CPU and on simulated GPUs the settings change nothing: products there are always exact to
+float32.
+
+>>> import ember as torch
+>>> torch.backends.cuda.matmul.allow_tf32
+False
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.errors import check
+
+PRECISIONS = ("highest", "high", "medium")
+
+
+class MatmulSettings:
+    """`torch.backends.cuda.matmul`. `precision` is what torch.set_float32_matmul_precision sets;
+    AttributeError for settings that there are not, RuntimeError for what is no bool."""
+
+    precision = "highest"
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 products may round their inputs to 10 bits on tensor cores."""
+        return self.precision != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        self.precision = "high" if value else "highest"
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        check(hasattr(type(self), name), AttributeError, f"Unknown attribute {name}")
+        kind = str if name == "precision" else bool
+        check(
+            type(value) is kind,
+            RuntimeError,
+            f"set_{name}_cublas expects a {kind.__name__}, but got {type(value).__name__}",
+        )
+        super().__setattr__(name, value)
+
+
+matmul = MatmulSettings()
+
+
+def is_built() -> bool:
+    """Whether this Ember knows CUDA GPUs: so far only simulated ones, which need no CUDA.
+
+    >>> import ember as torch
+    >>> torch.backends.cuda.is_built()
+    False
+    """
+    return False
