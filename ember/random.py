@@ -68,11 +68,11 @@ def fork_rng(
     False.
 
     >>> import ember as torch
-        >>> before = torch.get_rng_state()
-        >>> with torch.random.fork_rng():
-        ...     _ = torch.rand(3)
-        >>> bool((torch.get_rng_state() == before).all())
-        True
+    >>> before = torch.get_rng_state()
+    >>> with torch.random.fork_rng(devices=[]):
+    ...     _ = torch.rand(3)
+    >>> bool((torch.get_rng_state() == before).all())
+    True
     """
     if not enabled:
         yield

@@ -72,7 +72,8 @@ def get_num_interop_threads() -> int:
 
 
 def set_num_interop_threads(threads: int) -> None:
-    """Accepted for programs that bound their threads: Ember runs one op at a time, within any bound.
+    """Accepted for programs that bound their threads: Ember runs one op at a time, within any
+    bound.
 
     RuntimeError unless it is a positive integer.
     """
