@@ -65,8 +65,10 @@ def _check_history(tensor: Tensor) -> None:
             "want the inplace to be tracked).",
         )
         return
+    is_leaf = base._requires_grad and base._grad_fn is None and base._base is None
+    of_leaf = tensor._requires_grad and not base._requires_grad  # the view was made a leaf
     check(
-        not (base._requires_grad and base._grad_fn is None and base._base is None),
+        not (is_leaf or of_leaf),
         RuntimeError,
         "a view of a leaf Variable that requires grad is being used in an in-place operation. "
         "Write inside torch.no_grad(), or use the out-of-place form.",

@@ -135,6 +135,9 @@ def node_type(base: type, name: str, operands: Sequence[Any] = ()) -> Any:
     if callable(title):
         title = title(operands) if operands else None
     if title is None:
+        parent, derived, _ = name.partition("_backward_")
+        if derived:  # the gradient of an op by one of its inputs
+            return _titled(base, node_type(base, parent).__name__.removesuffix("0") + "Backward0")
         title = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
     return _titled(base, title)
 
@@ -142,7 +145,8 @@ def node_type(base: type, name: str, operands: Sequence[Any] = ()) -> Any:
 def _titled(base: type, title: str) -> type:
     found = node_types.get((base, title))
     if found is None:
-        full = title if "Backward" in title else title + "Backward0"
+        numbered = "Backward" in title[:-1] and title[-1] in "012s"
+        full = title if numbered else title + "Backward0"
         found = node_types[base, title] = type(full, (base,), {"__slots__": ()})
         _bases[found] = base
     return found

@@ -311,8 +311,8 @@ def check_assigned_grad(own: Spec, grad: Spec) -> None:
     check(
         own.shape == grad.shape,
         RuntimeError,
-        f"assigned grad has data of a different size: {list(grad.shape)} for a tensor of "
-        f"{list(own.shape)}",
+        f"attempting to assign a gradient of size '{list(grad.shape)}' to a tensor of size "
+        f"'{list(own.shape)}'. Please ensure that the gradient and the tensor are the same size",
     )
 
 

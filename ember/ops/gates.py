@@ -1,9 +1,9 @@
 """Activations with a second argument or with random numbers: glu, prelu, rrelu, gumbel_softmax."""
 
 from ember.core.registry import FUNCTION, METHOD, F, composite, elementwise
-from ember.dtypes import FLOATING
+from ember.dtypes import FLOATING, float64
 from ember.errors import check
-from ember.ops.create import empty_like, zeros_like
+from ember.ops.create import empty, empty_like, ones_like, zeros_like
 from ember.scalar.primitives import sigmoid, where
 from ember.source_lines import warn
 
@@ -80,6 +80,16 @@ def prelu(input, weight):
     return sloped(input, weight.view(-1, *(1,) * (input.dim() - 2)))
 
 
+def _drawn_slopes(input, lower, upper):
+    """A slope for each element. On the CPU numbers are drawn, in float64, for those that need one
+    only: PyTorch's for the same seed."""
+    if input.device.type != "cpu":
+        return empty_like(input).uniform_(lower, upper)
+    wanted = input.detach() <= 0
+    drawn = empty(int(wanted.sum()), dtype=float64).uniform_(lower, upper)
+    return ones_like(input.detach()).masked_scatter(wanted, drawn.to(input.dtype))
+
+
 def _random_slopes(input, lower, upper, training, inplace):
     check(
         lower <= upper,
@@ -88,7 +98,7 @@ def _random_slopes(input, lower, upper, training, inplace):
     )
     slope = (lower + upper) / 2
     if training:
-        slope = empty_like(input).uniform_(lower, upper)
+        slope = _drawn_slopes(input, lower, upper)
     result = sloped(input, slope)
     return input.copy_(result) if inplace else result
 

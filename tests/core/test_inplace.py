@@ -363,3 +363,17 @@ def test_a_tensor_written_under_recording(torch):
     y[1:] = w
     (y * torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)).sum().backward()
     assert x.grad.tolist() == [1, 0, 0] and w.grad.tolist() == [5]
+
+
+def test_a_view_that_was_made_a_leaf_is_one(torch):
+    base = torch.ones(4)
+    leaf = base.view(2, 2).requires_grad_()
+    for write in (lambda: leaf.mul_(2), lambda: leaf[0].zero_(), lambda: leaf.__setitem__(0, 3.0)):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            write()
+    assert base.tolist() == [1.0] * 4
+    with torch.no_grad():
+        leaf.mul_(2)
+    assert base.tolist() == [2.0] * 4
+    base[:2].mul_(torch.ones(2, requires_grad=True))  # the base was no leaf that requires gradients
+    assert leaf.grad_fn is not None

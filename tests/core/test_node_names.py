@@ -81,3 +81,9 @@ def test_a_named_result_has_the_gradient_of_its_ops():
     mean.backward()
     assert leaf.grad.tolist() == pytest.approx([1 / 3] * 3)
     assert repr(mean.detach().requires_grad_().mean()).endswith("grad_fn=<MeanBackward0>)")
+
+
+def test_derivatives_are_named_after_their_function():
+    leaf = torch.tensor([0.5], requires_grad=True)
+    (first,) = torch.autograd.grad(torch.sigmoid(leaf), leaf, create_graph=True)
+    assert first.grad_fn.name() == "SigmoidBackwardBackward0"
