@@ -8,7 +8,7 @@ from ember.backends import sim  # provides simulated GPUs where the environment 
 from ember.backends.base import backend_of, has_backend
 from ember.core.tensor import Tensor
 from ember.device import device as Device
-from ember.errors import check
+from ember.errors import AcceleratorError, check
 
 
 def backend() -> Any:
@@ -118,8 +118,11 @@ class DeviceProperties:
 
 
 def get_device_properties(device: Any = None) -> DeviceProperties:
-    """What a GPU is."""
-    return DeviceProperties(index_of(device))
+    """What a GPU is. AssertionError, as in PyTorch, for one that is not there."""
+    try:
+        return DeviceProperties(index_of(device))
+    except AcceleratorError as error:
+        raise AssertionError(f"Invalid device id: {error}") from None
 
 
 def get_device_name(device: Any = None) -> str:

@@ -52,6 +52,9 @@ class Expr:
     def __neg__(self) -> Expr:
         return make("neg", self)
 
+    def __abs__(self) -> Expr:
+        return make("abs", self)
+
     def __lt__(self, other: Any) -> Expr:
         return make("lt", self, other)
 

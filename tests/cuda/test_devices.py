@@ -53,7 +53,6 @@ def test_the_current_device(gpus):
         lambda: ember.cuda.set_device(7),
         lambda: ember.cuda.device(7),
         lambda: ember.cuda.memory_allocated(7),
-        lambda: ember.cuda.get_device_properties(7),
         lambda: ember.cuda.synchronize(7),
         lambda: ember.nn.Linear(1, 1).to("cuda:7"),
         lambda: ember.tensor([1.0], device="cuda:7"),
@@ -65,6 +64,12 @@ def test_ordinals_that_do_not_exist(gpus, ask):
         ask()
     assert "cuda:7" in str(caught.value) and "there are 2" in str(caught.value)
     assert isinstance(caught.value, RuntimeError) and ember.cuda.current_device() == 0
+
+
+def test_what_a_gpu_that_does_not_exist_is(gpus):
+    for ask in (ember.cuda.get_device_properties, ember.cuda.get_device_name):
+        with pytest.raises(AssertionError, match="Invalid device id: .*invalid device ordinal"):
+            ask(7)
 
 
 MIXED = {
