@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -177,14 +178,32 @@ def can_cast(from_: dtype, to: dtype) -> bool:
 
 
 def category_of_number(value: Any) -> int:
-    """The category of a Python or NumPy number."""
+    """The category of a Python or NumPy number; TypeError for what is none."""
     if isinstance(value, (bool, np.bool_)):
         return BOOL
     if isinstance(value, (int, np.integer)):
         return INTEGRAL
     if isinstance(value, complex | np.complexfloating):
         return COMPLEX
-    return FLOAT
+    if isinstance(value, (float, np.floating, np.generic)):
+        return FLOAT
+    raise TypeError(f"expected a Number or a Tensor, but got {type(value).__name__}: {value!r}")
+
+
+def as_dtype(name: str, value: Any) -> dtype:
+    """A dtype given as such or as Python's type of numbers: float means float64, int int64. `name`
+    is that of the function, for the TypeError about anything else."""
+    if isinstance(value, dtype):
+        return value
+    found = PYTHON_TYPES.get(value) if isinstance(value, type) else None
+    if found is None:
+        raise TypeError(
+            f"{name}(): argument 'dtype' must be torch.dtype, not {type(value).__name__}"
+        )
+    return found
+
+
+PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 class finfo:
@@ -196,7 +215,7 @@ class finfo:
     """
 
     def __init__(self, type: dtype | None = None):
-        type = type or float32
+        type = as_dtype("finfo", type) if type is not None else float32
         if type.category < FLOAT:
             raise TypeError(
                 "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
@@ -207,7 +226,7 @@ class finfo:
         self.bits = int(info.bits)
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
-        self.resolution = float(info.resolution)
+        self.resolution = 10.0 ** -int(-math.log10(self.eps))  # a unit of the last sure digit
         self.dtype = type.to_real().name
 
     def __repr__(self) -> str:

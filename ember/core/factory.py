@@ -125,6 +125,7 @@ C_NAMES = {
 def fill_value(dtype: DType, value: Any) -> Any:
     """A number to be stored as `dtype`; RuntimeError if it does not fit (infinities fit every
     float)."""
+    dtypes.category_of_number(value)  # TypeError for what is no number
     fits = True
     if isinstance(value, complex) and not dtype.is_complex:
         fits = value.imag == 0

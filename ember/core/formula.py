@@ -21,7 +21,6 @@ from ember.core.tensor import Tensor, tensor_of
 from ember.core.writing import write
 from ember.device import CPU
 from ember.dtypes import dtype as DType
-from ember.errors import check
 from ember.kernel.array import Spec, contiguous_spec, spec_of
 from ember.kernel.call import MapCall
 from ember.layout import broadcast_shapes, contiguous_strides, elementwise_strides, wrap_dims
@@ -190,31 +189,11 @@ class FormulaOp(Op):
             reading = self.readings[static] = Reading(roots, names, self.keeps, named)
         return reading
 
-    def _check_operands(self, values: Sequence[Any], operands: Sequence[Any]) -> None:
-        """TypeError for arguments that are neither tensors nor numbers, or if no tensor is among
-        them."""
-        for position, value in enumerate(values):
-            check(
-                isinstance(value, (Tensor, str, tuple, type(None), DType, *NUMBERS))
-                or position >= self.positional,
-                TypeError,
-                f"{self.name}(): argument '{self.parameters[position]}' (position {position + 1}) "
-                f"must be Tensor, not {type(value).__name__}",
-            )
-        check(
-            any(isinstance(o, Tensor) for o in operands),
-            TypeError,
-            lambda: (
-                f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
-                f"{type(values[0]).__name__}"
-            ),
-        )
-
     def plan(self, values: Sequence[Any], key: Any, target: Spec | None = None) -> Plan:
         """The plan for a key; `target` is the spec of an array that the result is written into."""
         positions = self.dynamic(key)
         operands = [values[i] for i in positions]
-        self._check_operands(values, operands)
+        self.check_operands(values, operands)
         reading = self.read(values, key, positions)
         promoting = self._promoting(values, positions)
         if self.refuse is not None:

@@ -3,12 +3,14 @@ of Tensor."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MethodType
 from typing import Any
 
 from ember.core import modes
-from ember.core.dispatch import overridden
+from ember.core.dispatch import NUMBERS, overridden
 from ember.core.tensor import Tensor
+from ember.dtypes import dtype as DType
 
 
 class _Required:
@@ -101,6 +103,22 @@ class Op:
                 f"{self.name}(): argument '{self.parameters[0]}' (position 1) must be Tensor, not "
                 f"{type(value).__name__}"
             )
+
+    def check_operands(self, values: Sequence[Any], operands: Sequence[Any]) -> None:
+        """TypeError for arguments that are neither tensors nor numbers, where those are wanted, or
+        if no tensor is among them."""
+        for position, (value, default) in enumerate(zip(values, self.defaults, strict=True)):
+            named = isinstance(value, str) and isinstance(default, str)
+            if named or isinstance(value, (Tensor, tuple, type(None), DType, *NUMBERS)):
+                continue
+            if isinstance(value, str) or position < self.positional:
+                wanted = "Tensor" if default is REQUIRED else "Number"
+                raise TypeError(
+                    f"{self.name}(): argument '{self.parameters[position]}' (position "
+                    f"{position + 1}) must be {wanted}, not {type(value).__name__}"
+                )
+        if not any(isinstance(o, Tensor) for o in operands):
+            self.check_input(values[0])
 
     def __copy__(self) -> Op:
         return self

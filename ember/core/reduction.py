@@ -80,7 +80,8 @@ class ReductionOp(Op):
         tensor, dim, keepdim = values[0], values[1], values[2]
         spec = tensor._array.spec
         if self.takes_dtype and values[3] is not None and values[3] is not spec.dtype:
-            return self.run([tensor.to(values[3]), dim, keepdim, values[3]])
+            dtype = dtypes.as_dtype(self.name, values[3])
+            return self.run([tensor.to(dtype), dim, keepdim, dtype])
         dim = tuple(dim) if isinstance(dim, list) else dim
         key = (spec, dim, bool(keepdim), values[3] if self.takes_dtype else None)
         found = self.plans.get(key)

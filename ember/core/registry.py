@@ -4,7 +4,9 @@ read from here."""
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from ember.backends.base import LibraryKernel
@@ -18,6 +20,7 @@ from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
 from ember.core.tensor import Tensor
 from ember.core.view import ViewOp
+from ember.dtypes import as_dtype
 
 FUNCTION, METHOD, F, INPLACE, OUT, LINALG, FFT, SPECIAL, F_INPLACE = (1 << i for i in range(9))
 
@@ -201,15 +204,40 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                         return call(
                             *cast[: len(args)], **dict(zip(kwargs, cast[len(args) :], strict=True))
                         )
+            if dtype_at is not None and (kwargs or len(args) > dtype_at):
+                args, kwargs = with_dtype(function.__name__, dtype_at, args, kwargs)
             out = kwargs.pop("out", None) if takes_out else None
             if out is None:
                 return function(*args, **kwargs)
             return _into(function, out, args, kwargs)
 
-        takes_out = bool(export & OUT)
+        takes_out, dtype_at = bool(export & OUT), _position_of_dtype(function)
         return _register(call, function, export, names, name)
 
     return declare
+
+
+TAKES_KEYWORDS = 8  # the flag of code with **kwargs
+
+
+def _position_of_dtype(function: Any) -> int | None:
+    code: CodeType = getattr(function, "__wrapped__", function).__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if "dtype" in names:
+        return names.index("dtype")
+    return sys.maxsize if code.co_flags & TAKES_KEYWORDS else None  # it may be among **kwargs
+
+
+def with_dtype(
+    name: str, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with Python's types of numbers in place of dtypes made dtypes;
+    TypeError for what is neither."""
+    if kwargs.get("dtype") is not None:
+        kwargs["dtype"] = as_dtype(name, kwargs["dtype"])
+    elif len(args) > position and isinstance(args[position], type):
+        args = (*args[:position], as_dtype(name, args[position]), *args[position + 1 :])
+    return args, kwargs
 
 
 def _into(function: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

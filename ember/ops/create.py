@@ -159,6 +159,12 @@ def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
     shapes = []
     for item in data:
         shape = _measure(item, leaves)
+        if shapes and bool(shape) != bool(shapes[0]):  # a number beside a sequence
+            raise TypeError(
+                f"'{type(item).__name__}' object cannot be interpreted as an integer"
+                if shape
+                else "not a sequence"
+            )
         if shapes and shape != shapes[0]:
             dim = len(shapes[0]) and min(len(shape), len(shapes[0]))
             want = shapes[0][0] if shapes[0] else 0

@@ -136,7 +136,8 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         positional.insert(0, kwargs.pop("other"))
     flags = []
     for value in positional:
-        if isinstance(value, DType):
+        if isinstance(value, (DType, type)):
+            check(dtype is None, TypeError, f"to() takes one dtype, got {dtype} and {value}")
             dtype = value
         elif isinstance(value, Tensor):
             device, dtype = value.device, value.dtype
@@ -151,11 +152,7 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         TypeError,
         f"to() received an unexpected keyword argument: {', '.join(unknown)}",
     )
-    check(
-        dtype is None or isinstance(dtype, DType),
-        TypeError,
-        f"to(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}",
-    )
+    dtype = None if dtype is None else dtypes.as_dtype("to", dtype)
     target = self.device if device is None else resolve(Device(device))
     return move(
         self,
