@@ -23,10 +23,6 @@ class LinAlgError(RuntimeError):
     `torch.linalg.LinAlgError`."""
 
 
-class UnsupportedError(NotImplementedError):
-    """PyTorch has this, Ember does not (yet); the message says what to use instead."""
-
-
 def check(condition: object, kind: type[Exception], message: str | Callable[[], str]) -> None:
     """Raise `kind(message)` unless `condition` holds; a callable message is only built on failure.
 

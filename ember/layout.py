@@ -3,7 +3,6 @@ elements)."""
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -268,6 +267,13 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     return tuple(result)
 
 
+def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether an operand of `shape` can be broadcast to just `target`."""
+    return len(shape) <= len(target) and all(
+        a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False)
+    )
+
+
 def view_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Strides that show a layout's elements in order as shape `new`; None if no strides do."""
     if product(shape) == 0:
@@ -361,8 +367,3 @@ def reduced_shape(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
     if keepdim:
         return tuple(1 if d in dims else n for d, n in enumerate(shape))
     return tuple(n for d, n in enumerate(shape) if d not in dims)
-
-
-def indices_of(shape: Shape) -> Iterable[tuple[int, ...]]:
-    """Every index of a shape, in order."""
-    return itertools.product(*map(range, shape))

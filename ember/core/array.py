@@ -9,12 +9,14 @@ import numpy as np
 
 from ember.backends import base
 from ember.backends.cpu import backend as _cpu  # noqa: F401  registers the CPU
+from ember.backends.cpu.errstate import enter, leave
 from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.dtypes import from_numpy_dtype
 from ember.errors import check
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec, spec_of, wrap
+from ember.layout import Shape, contiguous_strides
 
 __all__ = ["Array", "Spec", "Storage", "contiguous_spec", "spec_of", "wrap"]
 
@@ -109,7 +111,7 @@ def to_device(
         "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
         "torch.nn.Module.to() when moving module from meta to a different device.",
     )
-    packed = array if is_whole(array) else compact(array)
+    packed = array if is_whole(array) else copy_of(array, contiguous_strides(source.shape))
     target = empty(packed.spec.with_device(device))
     if pinned:
         target.storage.pinned = True
@@ -123,30 +125,26 @@ def is_whole(array: Array) -> bool:
     return array.offset == 0 and array.spec.contiguous and array.storage.nbytes == array.spec.nbytes
 
 
-def compact(array: Array) -> Array:
-    """A row-major copy on the same device (host-visible memories)."""
-    spec = array.spec.with_shape(array.spec.shape)
-    target = empty(spec)
-    if spec.device is not META and spec.numel:
-        np.copyto(target.host(), array.host())
+def copy_of(source: Array, strides: Shape, dtype: DType | None = None) -> Array:
+    """A copy with its own memory on the same device, with dense `strides`, as another dtype if one
+    is given."""
+    spec = source.spec
+    target = empty(spec_of(spec.shape, strides, dtype or spec.dtype, spec.device))
+    copy_into(target, source)
     return target
 
 
 def copy_into(target: Array, source: Array) -> None:
     """Write `source`, broadcast and cast, into `target` on the same device."""
     if target.spec.device is not META and target.spec.numel:
-        token = _cpu_enter()
+        token = enter()
         try:
             _copyto(target.host(), source.host())
         finally:
-            _cpu_leave(token)
+            leave(token)
 
 
 def _copyto(target: Any, source: Any) -> None:
     if source.dtype.kind == "c" and target.dtype.kind != "c":
         source = source.real
     np.copyto(target, source, casting="unsafe")
-
-
-from ember.backends.cpu.errstate import enter as _cpu_enter  # noqa: E402
-from ember.backends.cpu.errstate import leave as _cpu_leave  # noqa: E402

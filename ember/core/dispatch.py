@@ -1,13 +1,13 @@
 """The funnel: the one place that knows of devices, promotion, autocast, recording and overrides.
 
 Every op, whatever its kind, comes here with its bound arguments: `find_device`, `autocast`,
-`promoted` plan it, `finish` wraps and records what ran. Plans are kept by the ops, keyed by the
-interned specs of the arguments.
+`promoted` plan it, the nodes record what ran. Plans are kept by the ops,
+keyed by the interned specs of the arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ember.core.autocast_lists import LISTS
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
 from ember.core.node_names import node_type as node_type
 from ember.core.tensor import Tensor
+from ember.core.tensor import needs_grad as needs_grad
 from ember.device import CPU
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
@@ -25,7 +26,6 @@ from ember.errors import DeviceMismatchError, check
 from ember.kernel.array import Spec
 
 NUMBERS = (bool, int, float, complex)
-_new = object.__new__
 plan_caches: list[dict[Any, Any]] = []
 
 
@@ -289,20 +289,6 @@ def _disabled(*args: Any, **kwargs: Any) -> Any:
 # results
 
 
-def needs_grad(tensor: Tensor) -> bool:
-    """Whether a gradient can reach this tensor."""
-    return tensor._requires_grad or (tensor._base is not None and tensor._base._requires_grad)
-
-
-def wrapped(array: Any) -> Tensor:
-    """A fresh tensor over an array."""
-    made = _new(Tensor)
-    made._array = array
-    if modes.state.inference:
-        made._inference = True
-    return made
-
-
 def is_differentiable(dtype: DType) -> bool:
     """Whether values of this dtype have gradients."""
     return dtype.category >= dtypes.FLOAT
@@ -423,6 +409,3 @@ def hashable(value: Any) -> Any:
 def as_number(value: Any) -> Any:
     """A NumPy scalar as the Python number it is; anything else unchanged."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-Bound = Callable[..., Any]

@@ -10,11 +10,11 @@ import threading
 from typing import Any
 
 from ember.core import modes
-from ember.core.array import copy_into, empty, is_whole, spec_of
+from ember.core.array import copy_of, is_whole
 from ember.core.node import AccumulateGrad, Edge, Node
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
-from ember.layout import like_strides
+from ember.layout import broadcasts_to, like_strides
 
 # references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
 FRESH = 5
@@ -263,7 +263,7 @@ def _validated(grad: Any, target: Node, index: int, node: Node, position: int) -
     wanted, found = target.out_specs[index], grad._array.spec
     if found.shape != wanted.shape:
         check(
-            _expands(wanted.shape, found.shape),
+            broadcasts_to(wanted.shape, found.shape),
             RuntimeError,
             lambda: (
                 f"Function {node.name()} returned an invalid gradient at index {position} - got "
@@ -283,12 +283,6 @@ def _validated(grad: Any, target: Node, index: int, node: Node, position: int) -
         ),
     )
     return grad
-
-
-def _expands(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return len(shape) <= len(to) and all(
-        a in (1, b) for a, b in zip(shape[::-1], to[::-1], strict=False)
-    )
 
 
 def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
@@ -317,9 +311,6 @@ def _take(grads: list[Any], variable: Tensor) -> Tensor:
     array, wanted = grad._array, variable._array.spec.strides
     alone = sys.getrefcount(grad) <= FRESH - 3 and sys.getrefcount(array) <= FRESH - 2
     alone = alone and sys.getrefcount(array.storage) <= 2 and is_whole(array)
-    spec = array.spec
-    if alone and spec.strides == wanted:
+    if alone and array.strides == wanted:
         return connected(array, None)
-    copy = empty(spec_of(spec.shape, like_strides(spec.shape, wanted), spec.dtype, spec.device))
-    copy_into(copy, grad._array)
-    return connected(copy, None)
+    return connected(copy_of(array, like_strides(array.shape, wanted)), None)

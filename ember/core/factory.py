@@ -103,17 +103,6 @@ def _size(n: Any) -> int:
         ) from None
 
 
-def number_dtype(value: Any) -> DType:
-    """The dtype that a factory gives to a Python number."""
-    category = dtypes.category_of_number(value)
-    if category == dtypes.BOOL:
-        return dtypes.bool_
-    if category == dtypes.INTEGRAL:
-        return dtypes.int64
-    default = modes.get_default_dtype()
-    return default if category == dtypes.FLOAT else default.to_complex()
-
-
 C_NAMES = {
     "float16": "c10::Half",
     "bfloat16": "c10::BFloat16",
@@ -133,9 +122,8 @@ def fill_value(dtype: DType, value: Any) -> Any:
     elif dtype.category == dtypes.INTEGRAL and not isinstance(value, complex):
         info = np.iinfo(dtype.numpy)
         fits = not isinstance(value, float) or math.isfinite(value)
-        low = (
-            -info.max - 1 if info.min == 0 else info.min
-        )  # an unsigned type takes negatives round, as C does
+        # an unsigned type takes negatives round, as C does
+        low = -info.max - 1 if info.min == 0 else info.min
         fits = fits and low <= int(value) <= info.max
     elif dtype.is_floating_point and isinstance(value, (int, float)):
         largest = dtypes.finfo(dtype).max

@@ -125,7 +125,7 @@ class FormulaOp(Op):
             if slot is None
             else slot.run(plan.call, plan.runner, tuple(operands))
         )
-        out = dispatch.wrapped(array)
+        out = tensor_of(array)
         if record and plan.differentiable and modes.state.grad:
             node = self.record(plan, values, out)
             if node is not None:

@@ -13,7 +13,7 @@ from ember.core import modes
 from ember.core.array import full
 from ember.core.node import NO_EDGE, Node, edge_of
 from ember.core.node import _refresh as _node_refresh
-from ember.core.tensor import Tensor, tensor_of
+from ember.core.tensor import Tensor, needs_grad, tensor_of
 from ember.errors import check
 from ember.kernel.array import Array, contiguous_spec
 from ember.layout import Layout, dense_order, may_overlap
@@ -22,11 +22,6 @@ INFERENCE_WRITE = (
     "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
     "clone to get a normal tensor before doing inplace update."
 )
-
-
-def requires_grad(tensor: Tensor) -> bool:
-    """Whether a tensor, or the base that it views, is part of a graph."""
-    return tensor._requires_grad or (tensor._base is not None and tensor._base._requires_grad)
 
 
 def check_write(tensor: Tensor) -> None:
@@ -73,7 +68,7 @@ def _check_history(tensor: Tensor) -> None:
         "a view of a leaf Variable that requires grad is being used in an in-place operation. "
         "Write inside torch.no_grad(), or use the out-of-place form.",
     )
-    if tensor._view_of_many and requires_grad(tensor):
+    if tensor._view_of_many and needs_grad(tensor):
         name = tensor._grad_fn.name() if tensor._grad_fn is not None else "a multi-view function"
         raise RuntimeError(
             f"Output {tensor._output_nr} of {name} is a view and is being modified inplace. This "

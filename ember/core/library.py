@@ -10,7 +10,7 @@ from ember.backends.base import LibraryKernel
 from ember.core import dispatch, executor, modes
 from ember.core.dispatch import RuleNode, find_device
 from ember.core.op import Op
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
 from ember.kernel.array import Spec
 from ember.kernel.call import LibraryCall
@@ -51,9 +51,9 @@ class LibraryOp(Op):
         slot = executor._slot[0]
         made = runner(*operands) if slot is None else slot.run(call, runner, operands)
         if isinstance(made, tuple):
-            outputs = [dispatch.wrapped(a) for a in made]
+            outputs = [tensor_of(a) for a in made]
         else:
-            outputs = [dispatch.wrapped(made)]
+            outputs = [tensor_of(made)]
         if self._grad is not None and modes.state.grad:
             inputs = [t for v in values for t in _tensor_list(v)]
             if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(

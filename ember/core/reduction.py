@@ -11,7 +11,7 @@ from ember.core import dispatch, executor, modes
 from ember.core.dispatch import RuleNode
 from ember.core.op import Op
 from ember.core.outputs import store
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Spec, contiguous_spec
@@ -90,7 +90,7 @@ class ReductionOp(Op):
         call, runner, dims = found
         slot = executor._slot[0]
         array = runner(tensor._array) if slot is None else slot.run(call, runner, (tensor._array,))
-        out = dispatch.wrapped(array)
+        out = tensor_of(array)
         if (
             modes.state.grad
             and dispatch.needs_grad(tensor)

@@ -31,11 +31,9 @@ class Names(dict[str, Any]):
     def __missing__(self, name: str) -> Any:
         for load in loaders:
             load()
-        return super().__getitem__(name) if name in self else _unknown(name)
-
-
-def _unknown(name: str) -> Any:
-    raise KeyError(name)
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
 
 
 loaders: list[Callable[[], None]] = []  # ops/__init__.py

@@ -335,6 +335,11 @@ def _plain(array: Array) -> Tensor:
     return made
 
 
+def needs_grad(tensor: Tensor) -> bool:
+    """Whether a gradient can reach this tensor."""
+    return tensor._requires_grad or (tensor._base is not None and tensor._base._requires_grad)
+
+
 def tensor_of(array: Array) -> Tensor:
     """A tensor over an array, without history."""
     made = _new(Tensor)
@@ -366,18 +371,13 @@ def from_ndarray(values: np.ndarray[Any, Any], dtype: DType | None = None) -> Te
     return tensor_of(from_host(values, dtype))
 
 
-def item_of(tensor: Any) -> Any:
-    """The Python number of a one-element tensor."""
-    return tensor.item()
-
-
 __all__ = [
     "Tensor",
     "address",
     "connected",
     "from_ndarray",
     "is_same_layout",
-    "item_of",
     "leaf_node",
+    "needs_grad",
     "tensor_of",
 ]

@@ -169,7 +169,7 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
     memory = _blank(grad._array.spec, product(shape))
     if may_overlap(layout.shape, layout.strides):
         index: Any = tensor_of(
-            full(contiguous_spec((1,), _int64(), grad._array.spec.device), layout.offset)
+            full(contiguous_spec((1,), int64, grad._array.spec.device), layout.offset)
         )
         for size, stride in zip(layout.shape, layout.strides, strict=True):
             steps = _steps(size, stride, grad._array.spec.device)
@@ -179,12 +179,8 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
     return memory.view(shape)
 
 
-def _int64() -> Any:
-    return int64
-
-
 def _steps(size: int, stride: int, device: Any) -> Any:
-    steps: Any = tensor_of(full(contiguous_spec((size,), _int64(), device), stride))
+    steps: Any = tensor_of(full(contiguous_spec((size,), int64, device), stride))
     return steps.cumsum(0) - stride
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from ember import dtypes
 from ember.core import dispatch, executor, modes
-from ember.core.array import copy_into, empty
+from ember.core.array import copy_of
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Saved
 from ember.core.plan import Plan
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
-from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.array import Array, Spec
 from ember.kernel.call import MapCall
 from ember.layout import broadcast_shapes, like_strides
 
@@ -82,15 +82,8 @@ def _before_write(op: Any, plan: Plan, values: Sequence[Any]) -> Tensor | None:
     if not read:
         return None
     node, index = dispatch.edges_of([first])[0]
-    copy = empty(
-        spec_of(
-            first._array.shape,
-            like_strides(first._array.shape, first._array.strides),
-            first._array.dtype,
-            first._array.device,
-        )
-    )
-    copy_into(copy, first._array)
+    array = first._array
+    copy = copy_of(array, like_strides(array.shape, array.strides))
     return connected(copy, node, index)
 
 

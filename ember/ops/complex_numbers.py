@@ -6,7 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.core import dispatch, modes
-from ember.core.dispatch import needs_grad, node_type, wrapped
+from ember.core.dispatch import needs_grad, node_type
 from ember.core.node import Node, edge_of
 from ember.core.registry import (
     FUNCTION,
@@ -16,7 +16,7 @@ from ember.core.registry import (
     elementwise,
     install_method,
 )
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import spec_of
@@ -43,7 +43,9 @@ def _seen(
     input: Tensor, name: str, shape: Any, strides: Any, dtype: DType, offset: int, back: Any
 ) -> Tensor:
     array = input._array
-    out = wrapped(type(array)(array.storage, spec_of(shape, strides, dtype, input.device), offset))
+    out = tensor_of(
+        type(array)(array.storage, spec_of(shape, strides, dtype, input.device), offset)
+    )
     if modes.state.grad and needs_grad(input):
         node = node_type(PartsNode, name)((edge_of(input),), (out._array.spec,))
         node.back = back

@@ -10,11 +10,11 @@ from ember import dtypes
 from ember.core import modes
 from ember.core.array import check_strides, fill, from_host
 from ember.core.array import empty as array_of
+from ember.core.dispatch import number_type
 from ember.core.factory import (
     fill_value,
     finish,
     from_values,
-    number_dtype,
     place,
     shape_of,
 )
@@ -140,7 +140,7 @@ def _inferred(leaves: list[Any], numpy_types: set[Any]) -> DType:
         ),
         default=dtypes.FLOAT,
     )
-    return number_dtype((False, 0, 0.0, 0j)[category])
+    return number_type((False, 0, 0.0, 0j)[category])
 
 
 def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
@@ -344,7 +344,7 @@ def full(
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kwargs.pop("layout", None)
     array = filled(
-        shape_of((size,)), _fill(dtype, fill_value), dtype or number_dtype(fill_value), device
+        shape_of((size,)), _fill(dtype, fill_value), dtype or number_type(fill_value), device
     )
     return finish(array, kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False))
 

@@ -14,12 +14,12 @@ from ember import dtypes
 from ember.backends.library import Library
 from ember.core.array import full, host_copy
 from ember.core.history import check_write
-from ember.core.registry import METHOD, composite, install_method, library_op
+from ember.core.registry import METHOD, composite, library_op
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import META
 from ember.errors import check
 from ember.kernel.array import Spec, contiguous_spec
-from ember.layout import broadcast_shapes
+from ember.layout import broadcast_shapes, broadcasts_to
 from ember.ops.create import tensor
 from ember.ops.views import select, slice_, unsqueeze
 
@@ -48,11 +48,8 @@ def index_put_op(
 ) -> Spec:
     """A copy of `input` with `values` written (or added) at `indices`."""
     shape = _indexed_shape(input.shape, indices)
-    fits = len(values.shape) <= len(shape) and all(
-        a in (1, b) for a, b in zip(values.shape[::-1], shape[::-1], strict=False)
-    )
     check(
-        fits,
+        broadcasts_to(values.shape, shape),
         RuntimeError,
         f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "
         f"indexing result of shape {list(shape)}",
@@ -311,6 +308,3 @@ def put_in_place(out: Tensor, indices: Sequence[Any], value: Tensor, accumulate:
     while value.ndim > len(lead_shape) and value.shape[0] == 1:
         value = value.reshape(value.shape[1:])
     return out.copy_(index_put_op(out, indices, value, accumulate))
-
-
-install_method("_index_put_values", put_in_place)

@@ -10,19 +10,19 @@ import numpy as np
 from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import dispatch, modes
-from ember.core.array import copy_into, empty, fill, host_copy, to_device
-from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast, wrapped
+from ember.core.array import copy_into, copy_of, fill, host_copy, to_device
+from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast
 from ember.core.factory import fill_value
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Node, edge_of
 from ember.core.registry import FUNCTION, METHOD, composite
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Array, spec_of
-from ember.layout import is_contiguous, like_strides
+from ember.kernel.array import Array
+from ember.layout import broadcasts_to, like_strides
 from ember.ops.formats import contiguous_format, memory_format, preserve_format
 
 
@@ -52,18 +52,12 @@ class OverwriteNode(CopyNode):
 
 
 def _recorded(name: str, source: Tensor, array: Array) -> Tensor:
-    out = wrapped(array)
+    out = tensor_of(array)
     if modes.state.grad and needs_grad(source) and dispatch.is_differentiable(array.spec.dtype):
         node = node_type(CopyNode, name)((edge_of(source),), (array.spec,))
         node.source = source._array.spec
         attach(node, [out])
     return out
-
-
-def _fresh_copy(source: Array, strides: tuple[int, ...], dtype: DType) -> Array:
-    target = empty(spec_of(source.spec.shape, strides, dtype, source.spec.device))
-    copy_into(target, source)
-    return target
 
 
 def _strides(tensor: Tensor, format_: memory_format | None) -> tuple[int, ...]:
@@ -76,7 +70,7 @@ def _strides(tensor: Tensor, format_: memory_format | None) -> tuple[int, ...]:
 def clone(input: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
     """A copy with its own memory; gradients flow through."""
     return _recorded(
-        "clone", input, _fresh_copy(input._array, _strides(input, memory_format), input.dtype)
+        "clone", input, copy_of(input._array, _strides(input, memory_format), input.dtype)
     )
 
 
@@ -96,7 +90,7 @@ def _cast(self: Tensor, dtype: DType, copy: bool, format_: memory_format | None)
         and (format_ in (None, preserve_format) or self.is_contiguous(format_))
     ):
         return self
-    return _recorded("to_copy", self, _fresh_copy(self._array, _strides(self, format_), dtype))
+    return _recorded("to_copy", self, copy_of(self._array, _strides(self, format_), dtype))
 
 
 def move(
@@ -111,17 +105,17 @@ def move(
     if spec.dtype is not dtype and (device is CPU or spec.device is CPU):
         # cast on the side with less to carry over
         if dtype.itemsize <= spec.dtype.itemsize:
-            array = _fresh_copy(array, like_strides(spec.shape, spec.strides), dtype)
+            array = copy_of(array, like_strides(spec.shape, spec.strides), dtype)
     moved = to_device(
         array, device, blocking=not non_blocking, pinned=non_blocking and device is CPU
     )
     if moved.spec.dtype is not dtype:
-        moved = _fresh_copy(moved, like_strides(moved.spec.shape, moved.spec.strides), dtype)
+        moved = copy_of(moved, like_strides(moved.spec.shape, moved.spec.strides), dtype)
     wanted = (format_ or preserve_format).strides_of(spec.shape) or like_strides(
         spec.shape, spec.strides
     )
     if wanted != moved.spec.strides and spec.numel:
-        moved = _fresh_copy(moved, wanted, dtype)
+        moved = copy_of(moved, wanted, dtype)
     return _recorded("to_copy", self, moved)
 
 
@@ -217,7 +211,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     check_write(self)
     own, source = self._array.spec, src._array.spec
     check(
-        _broadcasts(source.shape, own.shape),
+        broadcasts_to(source.shape, own.shape),
         RuntimeError,
         f"The size of tensor a ({list(own.shape)}) must match the size of tensor b "
         f"({list(source.shape)}): copy_ broadcasts its source to the target, never the other way",
@@ -254,12 +248,6 @@ def _value_before(tensor: Tensor) -> Tensor | None:
     """Where zeros go when a tensor is written over; nowhere for a view, whose base cuts them
     out."""
     return tensor if tensor._base is None else None
-
-
-def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    return len(shape) <= len(target) and all(
-        a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False)
-    )
 
 
 @composite(METHOD)
@@ -421,7 +409,7 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     )
     if is_pinned(self):
         return self
-    made = wrapped(_fresh_copy(self._array, _strides(self, None), self.dtype))
+    made = tensor_of(copy_of(self._array, _strides(self, None), self.dtype))
     made._array.storage.pinned = True
     return made
 
@@ -442,8 +430,3 @@ def is_tensor(obj: Any) -> bool:
 def detach(input: Tensor) -> Tensor:
     """The same memory without history."""
     return input.detach()
-
-
-def same_layout(tensor: Tensor) -> bool:
-    """Whether a tensor is contiguous."""
-    return is_contiguous(tensor._array.spec.shape, tensor._array.spec.strides)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -63,31 +62,21 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
     return binary
 
 
-def _install(symbol: str, op: Any, inplace: bool = True) -> None:
-    def forward(self: Any, other: Any) -> Any:
-        return binary(self, other)
-
+def _install(symbol: str, op: Any) -> None:
     def reflected(self: Any, other: Any) -> Any:
         if not isinstance(self, Tensor):
             raise TypeError(
                 f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a "
                 f"'{type(self).__name__}' object"
             )
-        return op(_number_or_tensor(other), self) if isinstance(other, OPERANDS) else NotImplemented
+        return op(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
-    binary = _fast(op)
-    install_method(f"__{symbol}__", binary)
+    def written(self: Any, other: Any) -> Any:
+        return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    install_method(f"__{symbol}__", _fast(op))
     install_method(f"__r{symbol}__", reflected)
-    if inplace:
-
-        def written(self: Any, other: Any) -> Any:
-            return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
-
-        install_method(f"__i{symbol}__", written)
-
-
-def _number_or_tensor(value: Any) -> Any:
-    return value
+    install_method(f"__i{symbol}__", written)
 
 
 for _symbol, _op in (
@@ -194,6 +183,3 @@ def __contains__(self: Tensor, element: Any) -> bool:
         f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.",
     )
     return bool((self == element).any().item())
-
-
-__all__ = ["dtypes", "operator"]

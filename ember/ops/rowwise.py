@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -93,6 +92,3 @@ def normalized(input: Any, eps: Any) -> Any:
 def root_mean_square_normalized(input: Any, eps: Any) -> Any:
     """x / sqrt(mean(x²) + eps) over a row. Zhang and Sennrich 2019."""
     return input * p.rsqrt(p.row_mean(input * input) + eps)
-
-
-LOG_2PI = math.log(2 * math.pi)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ember.core.dispatch import wrapped
 from ember.core.factory import shape_of
 from ember.core.registry import FUNCTION, METHOD, composite, install_method
 from ember.core.registry import view as view_op
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import INTEGERS
 from ember.dtypes import dtype as DType
 from ember.errors import check
@@ -86,7 +85,7 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
             )
             offset //= ratio
     spec = spec_of(shape, strides, dtype, array.spec.device)
-    return wrapped(type(array)(array.storage, spec, offset))
+    return tensor_of(type(array)(array.storage, spec, offset))
 
 
 @composite(FUNCTION | METHOD)

@@ -188,10 +188,6 @@ def _shift_right(x: Any, n: Any) -> Any:
     return np.right_shift(x, np.where((n >= 0) & (n < bits), n, bits - 1))
 
 
-def _logical(function: Any) -> Any:
-    return function
-
-
 HALF_SQRT_PI = math.sqrt(math.pi) / 2
 TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 LN2, LN10 = math.log(2), math.log(10)

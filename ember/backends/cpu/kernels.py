@@ -16,7 +16,6 @@ from ember.dtypes import HALF, bfloat16, bool_, float32
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
-from ember.layout import contiguous_strides, dense_order
 from ember.scalar.evaluate import compile_numpy, constant, numpy_function, single_ufunc
 
 Runner = Callable[..., Any]
@@ -288,9 +287,3 @@ def _dynamic(value: Any, device: Any) -> Array:
     from_numpy = DType.by_name[value.dtype.name]
     nd = np.ascontiguousarray(value).reshape(value.shape)
     return Array(Storage(nd, device), contiguous_spec(nd.shape, from_numpy, device), 0, nd)
-
-
-def dense(nd: np.ndarray[Any, Any]) -> bool:
-    """Whether an ndarray fills its memory (any order of dims)."""
-    steps = tuple(s // nd.itemsize for s in nd.strides)
-    return steps == contiguous_strides(nd.shape) or dense_order(nd.shape, steps) is not None
