@@ -40,10 +40,8 @@ class FormulaOp(Op):
     rows = False
     checks: Any = None  # a function of the bound arguments that may raise
     takes_numbers = False  # whether numbers alone are operands too: torch.add(1, 2)
-    seed, output = (
-        "g",
-        "result",
-    )  # variables for the gradient and the result in derivatives; a derived op has others
+    # variables for the gradient and the result in derivatives; a derived op has others
+    seed, output = "g", "result"
 
     def __init__(
         self,
@@ -70,10 +68,8 @@ class FormulaOp(Op):
     # calling
 
     def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
-        if (
-            len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]
-        ):  # the short way of exp(x)
-            input = args[0]
+        if len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]:
+            input = args[0]  # the short way of exp(x)
             if isinstance(input, Tensor):
                 plan = self.plans.get((input._array.spec, *self.unary_tail))
                 if plan is not None:
@@ -189,8 +185,16 @@ class FormulaOp(Op):
             reading = self.readings[static] = Reading(roots, names, self.keeps, named)
         return reading
 
-    def plan(self, values: Sequence[Any], key: Any, target: Spec | None = None) -> Plan:
-        """The plan for a key; `target` is the spec of an array that the result is written into."""
+    def plan(self, values: Sequence[Any], key: Any) -> Plan:
+        """The plan for a key."""
+        call, positions, reading = self.describe(values, key)
+        return Plan(call, executor.prepare(call, call.out_specs[0].device), positions, reading)
+
+    def describe(
+        self, values: Sequence[Any], key: Any, target: Spec | None = None
+    ) -> tuple[MapCall, tuple[int, ...], Reading]:
+        """The call for a key, the positions of its operands and the formula; `target` is the spec
+        of an array that the result is written into."""
         positions = self.dynamic(key)
         operands = [values[i] for i in positions]
         self.check_operands(values, operands)
@@ -232,7 +236,7 @@ class FormulaOp(Op):
             keeps=reading.keeps,
             axes=axes,
         )
-        return Plan(call, executor.prepare(call, outs[0].device), positions, reading)
+        return call, positions, reading
 
     def _promoting(self, values: Sequence[Any], positions: tuple[int, ...]) -> list[Any]:
         """What decides on the dtype: operands that are cast, and numbers in the formula."""

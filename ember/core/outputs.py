@@ -12,6 +12,7 @@ from ember.core.array import copy_into, empty
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, written
 from ember.core.tensor import Tensor
+from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Spec
 
@@ -53,12 +54,7 @@ def put(out: Tensor, result: Tensor) -> Tensor:
         RuntimeError,
         f"Expected out tensor to have device {spec.device}, but got {own.device} instead",
     )
-    check(
-        dtypes.can_cast(spec.dtype, own.dtype),
-        RuntimeError,
-        f"result type {spec.dtype.title} can't be cast to the desired output type "
-        f"{own.dtype.title}",
-    )
+    check_cast(spec.dtype, own.dtype)
     fit(out, spec)
     check_write(out)
     copy_into(out._array, result._array)
@@ -103,17 +99,20 @@ def resize(tensor: Tensor, shape: tuple[int, ...]) -> None:
     tensor._array = type(array)(array.storage, spec, 0)
 
 
-def check_result(target: Tensor, result: Tensor) -> None:
-    """RuntimeError unless a result may be written into `target` in place."""
-    spec, own = result._array.spec, target._array.spec
+def check_cast(found: DType, wanted: DType) -> None:
+    """RuntimeError unless results of one dtype may be stored as another."""
     check(
-        dtypes.can_cast(spec.dtype, own.dtype),
+        dtypes.can_cast(found, wanted),
         RuntimeError,
-        f"result type {spec.dtype.title} can't be cast to the desired output type "
-        f"{own.dtype.title}",
+        f"result type {found.title} can't be cast to the desired output type {wanted.title}",
     )
+
+
+def check_result(dtype: DType, shape: tuple[int, ...], own: Spec) -> None:
+    """RuntimeError unless a result may be written in place into an array of spec `own`."""
+    check_cast(dtype, own.dtype)
     check(
-        spec.shape == own.shape,
+        shape == own.shape,
         RuntimeError,
-        f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(spec.shape)}",
+        f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(shape)}",
     )

@@ -6,17 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ember import dtypes
 from ember.core import dispatch, executor, modes
 from ember.core.array import copy_of
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Saved
+from ember.core.outputs import check_result
 from ember.core.plan import Plan
 from ember.core.tensor import Tensor, connected
-from ember.errors import check
 from ember.kernel.array import Array, Spec
-from ember.kernel.call import MapCall
 from ember.layout import broadcast_shapes, like_strides
 
 
@@ -89,33 +87,10 @@ def _before_write(op: Any, plan: Plan, values: Sequence[Any]) -> Tensor | None:
 
 def _plan_write(op: Any, values: Sequence[Any], key: Any, targets: tuple[int, ...]) -> Plan:
     own = values[targets[0]]._array.spec
-    plan = op.plan(values, key, own)
-    call = plan.call
-    stored = call.out_specs[0].dtype
+    call, positions, reading = op.describe(values, key, own)
     if len(targets) == 1:
-        check(
-            dtypes.can_cast(stored, own.dtype),
-            RuntimeError,
-            f"result type {stored.title} can't be cast to the desired output type "
-            f"{own.dtype.title}",
-        )
         shape = broadcast_shapes(*(s.shape for s in call.in_specs if isinstance(s, Spec)))
-        check(
-            shape == own.shape,
-            RuntimeError,
-            f"output with shape {list(own.shape)} doesn't match the broadcast shape {list(shape)}",
-        )
-    writes = tuple(plan.positions.index(t) for t in targets)
-    outs = tuple(values[t]._array.spec for t in targets)
-    made = MapCall(
-        op.name,
-        call.in_specs,
-        outs,
-        roots=call.roots,
-        names=call.names,
-        compute=call.compute,
-        keeps=call.keeps,
-        axes=call.axes,
-        writes=writes,
-    )
-    return Plan(made, executor.prepare(made, own.device), plan.positions, plan.reading)
+        check_result(call.out_specs[0].dtype, shape, own)
+    call.writes = tuple(positions.index(t) for t in targets)
+    call.out_specs = tuple(values[t]._array.spec for t in targets)
+    return Plan(call, executor.prepare(call, own.device), positions, reading)
