@@ -167,6 +167,22 @@ def vjp(
     return _packed(many_out, outs), _packed(many_in, found)
 
 
+def _second(
+    first: tuple[Any, ...],
+    vectors: tuple[Any, ...],
+    by: tuple[Any, ...],
+    create_graph: bool,
+    strict: bool,
+) -> tuple[Any, ...]:
+    """The gradients of `first`, weighted by vectors; zeros where nothing depends on `by`."""
+    live = [(g, w) for g, w in zip(first, vectors, strict=True) if g.requires_grad]
+    found: tuple[Any, ...] = (None,) * len(by)
+    if live:
+        outputs, weights = zip(*live, strict=True)
+        found = grad(outputs, by, weights, create_graph=create_graph, allow_unused=True)
+    return tuple(_zeros_or(g, x, strict, "the output is") for g, x in zip(found, by, strict=True))
+
+
 def jvp(
     func: Callable[..., Any],
     inputs: Any,
@@ -185,20 +201,7 @@ def jvp(
         first = tuple(
             _zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True)
         )
-        live = [(g, w) for g, w in zip(first, vs, strict=True) if g.requires_grad]
-        if live:
-            found = grad(
-                tuple(g for g, _ in live),
-                dummies,
-                tuple(w for _, w in live),
-                create_graph=create_graph,
-                allow_unused=True,
-            )
-        else:
-            found = (None,) * len(dummies)
-        found = tuple(
-            _zeros_or(g, d, strict, "the output is") for g, d in zip(found, dummies, strict=True)
-        )
+        found = _second(first, vs, dummies, create_graph, strict)
     outs = ys if create_graph else tuple(y.detach() for y in ys)
     return _packed(many_out, outs), _packed(many_out, found)
 
@@ -220,19 +223,7 @@ def vhp(
         first = tuple(
             _zeros_or(g, x, strict, "the output is") for g, x in zip(first, xs, strict=True)
         )
-        live = [(g, w) for g, w in zip(first, vs, strict=True) if g.requires_grad]
-        found: Any = (None,) * len(xs)
-        if live:
-            found = grad(
-                tuple(g for g, _ in live),
-                xs,
-                tuple(w for _, w in live),
-                create_graph=create_graph,
-                allow_unused=True,
-            )
-        found = tuple(
-            _zeros_or(g, x, strict, "the output is") for g, x in zip(found, xs, strict=True)
-        )
+        found = _second(first, vs, xs, create_graph, strict)
     return (y if create_graph else y.detach()), _packed(many, found)
 
 

@@ -241,7 +241,7 @@ def unique(
     """The different elements (or slices along `dim`), with the inverse and the counts where asked
     for."""
     wrapped = None if dim is None else wrap_dim(dim, input.ndim)
-    found = unique_op(input.detach(), sorted, True, True, wrapped)
+    found = unique_op(input.detach(), sorted, return_inverse, return_counts, wrapped)
     return _requested(found, return_inverse, return_counts)
 
 
@@ -252,7 +252,7 @@ def unique_consecutive(
     """Elements (or slices along `dim`) that differ from the one before, with inverse and counts
     where asked for."""
     wrapped = None if dim is None else wrap_dim(dim, input.ndim)
-    found = unique_consecutive_op(input.detach(), True, True, wrapped)
+    found = unique_consecutive_op(input.detach(), return_inverse, return_counts, wrapped)
     return _requested(found, return_inverse, return_counts)
 
 
