@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import ml_dtypes
 import numpy as np
 
 BOOL, INTEGRAL, FLOAT, COMPLEX = range(4)  # categories, in the order in which they win a promotion
@@ -31,15 +30,30 @@ class dtype:
     )
     by_name: ClassVar[dict[str, dtype]] = {}
 
-    def __init__(self, name: str, numpy_type: Any, category: int, title: str, alias: str = ""):
+    numpy: np.dtype[Any]
+    itemsize: int
+
+    def __init__(self, name: str, storage: Any, category: int, title: str, alias: str = ""):
+        """`storage` is NumPy's type of the elements, or their size in bytes if it is ml_dtypes'."""
         self.name = name
-        self.numpy: np.dtype[Any] = np.dtype(numpy_type)
-        self.itemsize = self.numpy.itemsize
+        if isinstance(storage, int):
+            self.itemsize = storage
+        else:
+            self.numpy = np.dtype(storage)
+            self.itemsize = self.numpy.itemsize
         self.category = category
         self.is_signed = category != BOOL and name not in ("uint8", "uint16", "uint32", "uint64")
         self.title = title  # in PyTorch's messages and legacy class names: Float, Long, ...
         self.alias = alias
         dtype.by_name[name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "numpy":
+            raise AttributeError(f"'torch.dtype' object has no attribute '{name}'")
+        import ml_dtypes  # at the first use of such a dtype: it costs a tenth of NumPy's import
+
+        self.numpy = found = np.dtype(getattr(ml_dtypes, self.name))
+        return found
 
     @property
     def is_floating_point(self) -> bool:
@@ -85,10 +99,10 @@ int64 = dtype("int64", np.int64, INTEGRAL, "Long", "long")
 uint16 = dtype("uint16", np.uint16, INTEGRAL, "UInt16")
 uint32 = dtype("uint32", np.uint32, INTEGRAL, "UInt32")
 uint64 = dtype("uint64", np.uint64, INTEGRAL, "UInt64")
-float8_e4m3fn = dtype("float8_e4m3fn", ml_dtypes.float8_e4m3fn, FLOAT, "Float8_e4m3fn")
-float8_e5m2 = dtype("float8_e5m2", ml_dtypes.float8_e5m2, FLOAT, "Float8_e5m2")
+float8_e4m3fn = dtype("float8_e4m3fn", 1, FLOAT, "Float8_e4m3fn")
+float8_e5m2 = dtype("float8_e5m2", 1, FLOAT, "Float8_e5m2")
 float16 = dtype("float16", np.float16, FLOAT, "Half", "half")
-bfloat16 = dtype("bfloat16", ml_dtypes.bfloat16, FLOAT, "BFloat16")
+bfloat16 = dtype("bfloat16", 2, FLOAT, "BFloat16")
 float32 = dtype("float32", np.float32, FLOAT, "Float", "float")
 float64 = dtype("float64", np.float64, FLOAT, "Double", "double")
 complex64 = dtype("complex64", np.complex64, COMPLEX, "ComplexFloat", "cfloat")
@@ -105,13 +119,17 @@ REAL = FLOATING | INTEGERS
 REAL_OR_BOOL = REAL | {bool_}
 ANY = INEXACT | INTEGERS | {bool_}
 
-_FROM_NUMPY = {t.numpy: t for t in ALL}
+_FROM_ML_DTYPES = (bfloat16, float8_e4m3fn, float8_e5m2)
+_FROM_NUMPY = {t.numpy: t for t in ALL if t not in _FROM_ML_DTYPES}
 _INTEGER_ORDER = {"uint8": 1, "int8": 1, "int16": 2, "int32": 3, "int64": 4}
 
 
 def from_numpy_dtype(numpy_type: Any) -> dtype:
     """The dtype of a NumPy dtype; TypeError if PyTorch has none for it."""
     found = _FROM_NUMPY.get(np.dtype(numpy_type))
+    if found is None:
+        _FROM_NUMPY.update({t.numpy: t for t in _FROM_ML_DTYPES})
+        found = _FROM_NUMPY.get(np.dtype(numpy_type))
     if found is None:
         native = np.dtype(numpy_type).newbyteorder("=")
         known = ", ".join(str(t.numpy) for t in ALL if t.numpy.isbuiltin == 1)
@@ -221,6 +239,8 @@ class finfo:
                 "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
                 "'torch.finfo'"
             )
+        import ml_dtypes  # NumPy's has no bfloat16
+
         make: Any = ml_dtypes.finfo
         info = make(type.to_real().numpy)
         self.bits = int(info.bits)
