@@ -67,11 +67,11 @@ class dtype:
 
     def to_real(self) -> dtype:
         """The real dtype of a complex one's parts; a real dtype itself."""
-        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+        return REAL_OF.get(self, self)
 
     def to_complex(self) -> dtype:
         """The complex dtype whose parts have this dtype."""
-        return complex128 if self in (float64, complex128) else complex64
+        return self if self.category == COMPLEX else COMPLEX_OF.get(self, complex64)
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"
@@ -105,6 +105,7 @@ float16 = dtype("float16", np.float16, FLOAT, "Half", "half")
 bfloat16 = dtype("bfloat16", 2, FLOAT, "BFloat16")
 float32 = dtype("float32", np.float32, FLOAT, "Float", "float")
 float64 = dtype("float64", np.float64, FLOAT, "Double", "double")
+complex32 = dtype("complex32", 4, COMPLEX, "ComplexHalf", "chalf")
 complex64 = dtype("complex64", np.complex64, COMPLEX, "ComplexFloat", "cfloat")
 complex128 = dtype("complex128", np.complex128, COMPLEX, "ComplexDouble", "cdouble")
 
@@ -112,14 +113,16 @@ ALL = tuple(dtype.by_name.values())
 HALF = frozenset((float16, bfloat16))
 EIGHT_BIT_FLOATS = frozenset((float8_e4m3fn, float8_e5m2))
 FLOATING = frozenset(t for t in ALL if t.category == FLOAT and t not in EIGHT_BIT_FLOATS)
-COMPLEX_TYPES = frozenset((complex64, complex128))
+COMPLEX_TYPES = frozenset((complex32, complex64, complex128))
+REAL_OF = {complex32: float16, complex64: float32, complex128: float64}
+COMPLEX_OF = {real: kind for kind, real in REAL_OF.items()}
 INTEGERS = frozenset(t for t in ALL if t.category == INTEGRAL)
-INEXACT = FLOATING | COMPLEX_TYPES
+INEXACT = FLOATING | {complex64, complex128}  # complex32 is for storing: it has no functions
 REAL = FLOATING | INTEGERS
 REAL_OR_BOOL = REAL | {bool_}
-ANY = INEXACT | INTEGERS | {bool_}
+ANY = INEXACT | INTEGERS | {bool_, complex32}
 
-_FROM_ML_DTYPES = (bfloat16, float8_e4m3fn, float8_e5m2)
+_FROM_ML_DTYPES = (bfloat16, complex32, float8_e4m3fn, float8_e5m2)
 _FROM_NUMPY = {t.numpy: t for t in ALL if t not in _FROM_ML_DTYPES}
 _INTEGER_ORDER = {"uint8": 1, "int8": 1, "int16": 2, "int32": 3, "int64": 4}
 
@@ -153,15 +156,15 @@ def _promote(a: dtype, b: dtype) -> dtype:
         )
     if a.category != b.category:
         low, high = sorted((a, b), key=lambda t: t.category)
-        if high.category == COMPLEX and low in (float64,):
-            return complex128
+        if high.category == COMPLEX and low.category == FLOAT:
+            return _promote(high, low.to_complex())
         return high
     if a.category == FLOAT:
         if {a, b} == {float16, bfloat16}:
             return float32
         return max(a, b, key=lambda t: (t.itemsize, t.name))
     if a.category == COMPLEX:
-        return complex128
+        return max(a, b, key=lambda t: t.itemsize)
     ranks = [_INTEGER_ORDER.get(t.name) for t in (a, b)]
     if None in ranks:
         raise RuntimeError(

@@ -138,8 +138,8 @@ def _format_values(values: np.ndarray[Any, Any], indent: int) -> str:
         for axis in range(values.ndim):
             if cut[axis]:
                 values = values.take([*range(edge), *range(-edge, 0)], axis)
-    if values.dtype.kind not in "biuc":  # all floats, ml_dtypes' too, are exact in float64
-        values = values.astype(np.float64)
+    if values.dtype.kind not in "biuc":  # what is of ml_dtypes is exact in a wider dtype
+        values = values.astype(np.complex64 if values.dtype.name == "complex32" else np.float64)
     return _nested(values.tolist(), _style_of(values), indent, cut)
 
 

@@ -46,7 +46,7 @@ class ReductionOp(Op):
         *,
         zero: Any = None,
         promote: Any = same,
-        accepts: frozenset[DType] = dtypes.ANY,
+        accepts: frozenset[DType] = dtypes.ANY - {dtypes.complex32},
         takes_dtype: bool = False,
     ):
         super().__init__(function)
@@ -70,7 +70,10 @@ class ReductionOp(Op):
         values = self.bind(args, kwargs)
         if out is not None:
             return store(self.name, out, lambda: self.run(values), values)
-        return self.run(values)
+        try:
+            return self.run(values)
+        except TypeError as error:
+            return dispatch.overridden_after(error, self, args, kwargs)
 
     def run(self, values: Sequence[Any]) -> Tensor:
         """Reduce bound arguments."""

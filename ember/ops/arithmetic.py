@@ -273,7 +273,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-@elementwise(API, names=("absolute",), promote=real_part, name="abs", accepts=INEXACT | INTEGERS)
+@elementwise(API, names=("absolute",), promote=real_part, name="abs", accepts=ANY - BOOL)
 def abs_(input: Any) -> Any:
     """|input|."""
     return p.abs(input)

@@ -17,6 +17,7 @@ from ember.core.registry import (
     install_method,
 )
 from ember.core.tensor import Tensor, tensor_of
+from ember.dtypes import INEXACT
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import spec_of
@@ -186,7 +187,7 @@ def _angled(dtype: DType) -> tuple[DType, DType]:
     return dtype, dtype.to_real()
 
 
-@elementwise(PLAIN, promote=_angled)
+@elementwise(PLAIN, promote=_angled, accepts=INEXACT)
 def angle(input: Any) -> Any:
     """The angle of a complex number; π for negative real ones, 0 for others."""
     return p.angle(input)
@@ -230,4 +231,6 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs · (cos(angle) + i · sin(angle))."""
     _check_parts("polar", abs, angle)
+    if abs.dtype is dtypes.float16:
+        raise dispatch.not_implemented("polar_cpu", abs.dtype)
     return complex_(abs * angle.cos(), abs * angle.sin())

@@ -302,7 +302,7 @@ def item(self: Tensor) -> Any:
 def tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python numbers; a number for 0 dims."""
     nd = host_copy(self._array)
-    if nd.dtype.kind == "V" or self.dtype in (dtypes.bfloat16, *dtypes.EIGHT_BIT_FLOATS):
+    if self.dtype in (dtypes.bfloat16, *dtypes.EIGHT_BIT_FLOATS):
         nd = nd.astype(np.float32)
     return nd.tolist()
 
@@ -329,7 +329,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         RuntimeError,
         "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
     )
-    unknown = self.dtype is dtypes.bfloat16 or self.dtype in dtypes.EIGHT_BIT_FLOATS
+    unknown = self.dtype in (dtypes.bfloat16, dtypes.complex32, *dtypes.EIGHT_BIT_FLOATS)
     check(
         not unknown,
         TypeError,

@@ -27,6 +27,7 @@ from ember.device import META
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.call import Call
+from ember.ops.complex_numbers import view_as_real
 
 C_NAMES = {
     "bool": "bool",
@@ -66,6 +67,8 @@ class ZeroGradient(Node):
 
 def draw(target: Tensor, generator: Any, distribution: str, *parameters: Any) -> None:
     """Fill the memory of a tensor from a distribution of backends/cpu/random_fills.py."""
+    if target.dtype is dtypes.complex32:
+        target = view_as_real(target.detach())
     spec = target._array.spec
     if spec.device is META:
         return
@@ -113,7 +116,7 @@ def check_dtype(name: str, dtype: DType, accepted: frozenset[DType]) -> None:
 def check_normal(dtype: DType, std: float) -> None:
     """RuntimeError for a negative standard deviation, NotImplementedError for integers."""
     check(std >= 0, RuntimeError, lambda: f"normal expects std >= 0.0, but found std {std:g}")
-    check_dtype("normal_kernel_cpu", dtype, dtypes.INEXACT)
+    check_dtype("normal_kernel_cpu", dtype, dtypes.FLOATING | dtypes.COMPLEX_TYPES)
 
 
 @composite(METHOD)
@@ -134,7 +137,7 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 
 def check_uniform(dtype: DType, low: float, high: float) -> None:
     """RuntimeError for bounds that are out of order or do not fit the dtype."""
-    check_dtype("check_uniform_bounds", dtype, dtypes.INEXACT)
+    check_dtype("check_uniform_bounds", dtype, dtypes.FLOATING | dtypes.COMPLEX_TYPES)
     if (low, high) == (0.0, 1.0):
         return
     real = dtype.to_real()

@@ -12,7 +12,7 @@ from ember.backends.base import Kernels
 from ember.backends.cpu import compiled
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
-from ember.dtypes import HALF, bfloat16, bool_, float32
+from ember.dtypes import HALF, bfloat16, bool_, complex32, complex64, float32
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
@@ -36,6 +36,8 @@ class CpuKernels(Kernels):
 
 def arithmetic_type(dtype: DType) -> DType:
     """The dtype that composed formulas are computed in: half precision goes through float32."""
+    if dtype is complex32:
+        return complex64
     return float32 if dtype in HALF else dtype
 
 
@@ -43,7 +45,7 @@ def _prepare_map(call: MapCall) -> Runner:
     ufunc = single_ufunc(call.roots, list(call.names)) if not call.axes else None
     compute = (
         call.compute
-        if ufunc is not None and call.compute is not bfloat16
+        if ufunc is not None and call.compute not in (bfloat16, complex32)
         else arithmetic_type(call.compute)
     )
     casts = [
