@@ -7,7 +7,7 @@ keyed by the interned specs of the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ember.core import modes
 from ember.core.autocast_lists import LISTS
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
 from ember.core.node_names import node_type as node_type
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, disabled_torch_function
 from ember.core.tensor import needs_grad as needs_grad
 from ember.device import CPU
 from ember.device import device as Device
@@ -240,28 +240,64 @@ def _uncast(value: Any, target: DType) -> Any:
 def overridden(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result of the `__torch_function__` that wants this call; NotImplemented if none does."""
     state = modes.state
-    if state.functions_off:
-        return NotImplemented
-    types = _override_types(args, kwargs)
-    if state.functions:
+    asks_mode = bool(state.functions) and not state.modes_off
+    if state.functions_off and not asks_mode:
+        return _by_layout(function, args, kwargs)
+    types = [] if state.functions_off else _override_types(args, kwargs)
+    if asks_mode:
         mode = state.functions[-1]
         before = state.functions
         state.functions = before[:-1]
         try:
-            return mode.__torch_function__(function, tuple(types), tuple(args), kwargs)
+            result = mode.__torch_function__(function, tuple(types), tuple(args), kwargs)
         finally:
             state.functions = before
+        if result is not NotImplemented:
+            return result
     for kind in types:
         result = kind.__torch_function__(function, tuple(types), tuple(args), kwargs)
         if result is not NotImplemented:
             return result
-    if types:
-        names = [t.__name__ for t in types]
-        raise TypeError(
-            f"no implementation found for '{getattr(function, '__name__', function)}' on types "
-            f"{names}"
-        )
-    return NotImplemented
+    if types or asks_mode:
+        raise _no_answer(function, types, mode if asks_mode else None)
+    return _by_layout(function, args, kwargs)
+
+
+layouts: list[Any] = []  # ops/sparse_dispatch.py: who runs ops on sparse tensors
+
+
+def _by_layout(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What an op gives for tensors of another layout than the dense one, if some are."""
+    return layouts[0](function, args, kwargs) if layouts else NotImplemented
+
+
+def _no_answer(function: Any, types: list[Any], mode: Any) -> TypeError:
+    """The error for a function that every override declined."""
+    name = public_name[0](function)
+    asked = [] if mode is None else [f"  - mode object {mode!r}"]
+    asked += [f"  - tensor subclass {kind}" for kind in types]
+    listed = "\n".join(asked)
+    return TypeError(
+        f"Multiple dispatch failed for '{name}'; all __torch_function__ handlers returned "
+        f"NotImplemented:\n\n{listed}\n\nNo implementation found for '{name}' on types that "
+        f"implement __torch_function__: let one of them handle it, or return "
+        f"super().__torch_function__(func, types, args, kwargs)"
+    )
+
+
+public_name: list[Callable[[Any], str]] = [lambda f: str(getattr(f, "__name__", f))]
+
+
+def overridden_after(error: Exception, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What the override of an argument that is no tensor makes of a call that failed; raises
+    `error` again if there is none.
+
+    Ops do not look for such arguments until there has been one.
+    """
+    if modes.SPECIAL[0] or not _override_types(args, kwargs):
+        raise error
+    modes.SPECIAL[0] += 1  # from now on they look
+    return function(*args, **kwargs)
 
 
 def _override_types(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -276,14 +312,10 @@ def _override_types(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         hook = getattr(kind, "__torch_function__", None)
         if hook is None or kind in found or getattr(kind, "_plain_function", False):
             continue
-        if getattr(hook, "__func__", hook) is not _disabled:
+        if hook is not disabled_torch_function:
             subclass_at = next((i for i, k in enumerate(found) if issubclass(kind, k)), len(found))
             found.insert(subclass_at, kind)
     return found
-
-
-def _disabled(*args: Any, **kwargs: Any) -> Any:
-    return NotImplemented
 
 
 # results

@@ -85,7 +85,10 @@ class FormulaOp(Op):
             return self.write(values, self.writes)
         if out is not None:
             return self.into(values, out)
-        return self.run(values)
+        try:
+            return self.run(values)
+        except TypeError as error:
+            return dispatch.overridden_after(error, self, args, kwargs)
 
     def run(self, values: Sequence[Any]) -> Tensor:
         """A fresh result for bound arguments."""

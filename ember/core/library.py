@@ -33,7 +33,10 @@ class LibraryOp(Op):
             found = self.overridden(args, kwargs)
             if found is not NotImplemented:
                 return found
-        return self.run(self.bind(args, kwargs))
+        try:
+            return self.run(self.bind(args, kwargs))
+        except (TypeError, AttributeError) as error:
+            return dispatch.overridden_after(error, self, args, kwargs)
 
     def run(self, values: Sequence[Any]) -> Any:
         """Run for bound arguments."""

@@ -17,6 +17,7 @@ from ember.dtypes import dtype as DType
 from ember.errors import check
 
 SPECIAL = [0]
+MODES = [0]  # how many override modes are active, in all threads
 _on_change: list[Callable[[], None]] = []  # caches that depend on the default dtype
 
 
@@ -27,7 +28,8 @@ class _Modes(threading.local):
     autocast_stack: tuple[Any, ...] = ()
     autocast_cache: dict[Any, Any] | None = None
     functions: tuple[Any, ...] = ()  # active function-override modes, outermost first
-    functions_off = 0
+    functions_off = 0  # blocks in which classes are not asked for overrides
+    modes_off = 0  # nor modes
     saved_hooks: tuple[Any, ...] = ()
 
 

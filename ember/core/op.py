@@ -24,6 +24,8 @@ REQUIRED = _Required()
 class Op:
     """An op declared by a decorator; calling it runs it."""
 
+    asks = True  # overrides, by itself
+
     def __init__(self, function: Any):
         code = function.__code__
         count, keyword_only = code.co_argcount, code.co_kwonlyargcount

@@ -11,7 +11,7 @@ from typing import Any
 
 from ember.backends.base import LibraryKernel
 from ember.core import modes
-from ember.core.dispatch import autocast, overridden
+from ember.core.dispatch import autocast, overridden, overridden_after
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
 from ember.core.node_names import with_named_result
@@ -72,15 +72,17 @@ def _register(op: Any, function: Any, export: int, names: tuple[str, ...], own: 
     OPS[own] = op
     if export & (F | FUNCTION):  # where pickle finds it
         op.__module__ = "ember.nn.functional" if export & F else "ember"
+    written = inplace_form(op) if export & (INPLACE | F_INPLACE) else None
+    if written is not None and export & (FUNCTION | F_INPLACE):
+        written.__module__ = "ember" if export & FUNCTION else "ember.nn.functional"
     for name in (own, *names):
         _publish(name, op, export)
         if export & INPLACE:
-            written = inplace_form(op)
             install_method(name + "_", written)
             if export & FUNCTION:
                 NAMESPACES["torch"][name + "_"] = written
         if export & F_INPLACE:
-            NAMESPACES["nn.functional"][name + "_"] = inplace_form(op)
+            NAMESPACES["nn.functional"][name + "_"] = written
     return op
 
 
@@ -100,6 +102,7 @@ def inplace_form(op: Any) -> Any:
                     return found
             return copy_result(self, op(self, *args, **kwargs))
 
+    written.__dict__["asks"] = True
     written.__name__ = written.__qualname__ = f"{op.__name__}_"
     written.__doc__ = f"`{op.__name__}` with its result written into the tensor, which is returned."
     return written
@@ -207,9 +210,13 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                 args, kwargs = with_dtype(function.__name__, dtype_at, args, kwargs)
             out = kwargs.pop("out", None) if takes_out else None
             if out is None:
-                return function(*args, **kwargs)
+                try:
+                    return function(*args, **kwargs)
+                except (TypeError, AttributeError) as error:
+                    return overridden_after(error, call, args, kwargs)
             return _into(function, out, args, kwargs)
 
+        call.__dict__["asks"] = True  # overrides: core/asking.py leaves it alone
         takes_out, dtype_at = bool(export & OUT), _position_of_dtype(function)
         return _register(call, function, export, names, name)
 

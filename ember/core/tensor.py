@@ -61,12 +61,12 @@ class Tensor(ArrayFacts):
 
     def __init_subclass__(cls, **kwargs: Any):
         super().__init_subclass__(**kwargs)
-        if "_plain_function" not in cls.__dict__:
-            bases = [b for b in cls.__bases__ if b is not Tensor and issubclass(b, Tensor)]
-            inherited = any(base._plain_function for base in bases)
-            cls._plain_function = inherited and "__torch_function__" not in cls.__dict__
+        hook = next(vars(k)["__torch_function__"] for k in cls.__mro__ if says_how(k))
+        cls._plain_function = hook is disabled_torch_function
         if not cls._plain_function:
             modes.SPECIAL[0] += 1  # from now on ops look for overrides
+            for equip in on_overriding_class:
+                equip(cls)
 
     @classmethod
     def __torch_function__(
@@ -75,12 +75,8 @@ class Tensor(ArrayFacts):
         """What ops on a subclass do by default: run, and give results of the subclass."""
         if not all(issubclass(cls, kind) for kind in types):
             return NotImplemented
-        modes.state.functions_off += 1
-        try:
-            found = func(*args, **(kwargs or {}))
-        finally:
-            modes.state.functions_off -= 1
-        return found if cls is Tensor else _as_kind(found, cls)
+        found = disabled_torch_function(func, types, args, kwargs)
+        return found if cls is Tensor or func in without_conversion else _as_kind(found, cls)
 
     # gradients
 
@@ -261,6 +257,31 @@ class Tensor(ArrayFacts):
         if dtype is None:
             return type_name(self._array.spec)
         return legacy_cast[0](self, dtype, non_blocking)
+
+
+class _DisabledTorchFunction:
+    """`__torch_function__` of classes that do not override: the function runs, nobody is asked."""
+
+    __name__ = "_disabled_torch_function_impl"
+
+    def __call__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        modes.state.functions_off += 1
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            modes.state.functions_off -= 1
+
+
+disabled_torch_function = _DisabledTorchFunction()
+on_overriding_class: list[Callable[[type], None]] = []  # core/asking.py
+without_conversion: set[Any] = set()  # functions whose results stay what they are in subclasses
+
+
+def says_how(kind: type) -> bool:
+    """Whether a class says itself what its `__torch_function__` is."""
+    return "__torch_function__" in vars(kind)
 
 
 def _as_kind(found: Any, kind: Any) -> Any:

@@ -32,7 +32,10 @@ class ViewOp(Op):
             found = self.overridden(args, kwargs)
             if found is not NotImplemented:
                 return found
-        return self.run(self.bind(args, kwargs))
+        try:
+            return self.run(self.bind(args, kwargs))
+        except TypeError as error:
+            return dispatch.overridden_after(error, self, args, kwargs)
 
     def run(self, values: list[Any]) -> Any:
         """The view, or views, of bound arguments."""

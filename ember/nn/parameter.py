@@ -3,7 +3,7 @@
 from collections import OrderedDict
 
 import ember.ops as ops
-from ember.core.tensor import Tensor, tensor_of
+from ember.core.tensor import Tensor, disabled_torch_function, tensor_of
 from ember.errors import check
 
 # what a tensor notes about itself beside its class attributes: never part of a pickle
@@ -50,7 +50,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     (True, True)
     """
 
-    _plain_function = True  # results of ops are plain tensors
+    __torch_function__ = disabled_torch_function  # results of ops are plain tensors
     _shown_as = "tensor"
 
     def __new__(cls, data=None, requires_grad=True):
@@ -118,7 +118,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     ['mean']
     """
 
-    _plain_function = True  # results of ops are plain tensors
+    __torch_function__ = disabled_torch_function  # results of ops are plain tensors
 
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
@@ -232,7 +232,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer of a lazy module, whose shape the first input decides."""
 
-    _plain_function = True  # results of ops are plain tensors
+    __torch_function__ = disabled_torch_function  # results of ops are plain tensors
 
     cls_to_become = Tensor
 

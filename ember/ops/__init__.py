@@ -47,6 +47,7 @@ def _method_to_come(name: str) -> Callable[..., Any]:
         load_rest()
         return getattr(self, name)(*args, **kwargs)
 
+    method.__dict__["asks"] = True  # the method itself does
     method.__name__ = method.__qualname__ = name
     method.__doc__ = f"`{name}`, loaded at its first use."
     return method

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ember.core import asking as asking  # gives overriding classes their attributes
 from ember.core.registry import install_method
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, check_differentiable
 from ember.errors import check
 
 _new = object.__new__
@@ -13,28 +14,38 @@ _new = object.__new__
 
 def as_subclass(self: Tensor, cls: type) -> Any:
     """This tensor as an instance of a Tensor subclass; gradients flow through."""
-    check(
-        isinstance(cls, type) and issubclass(cls, Tensor),
-        TypeError,
-        f"as_subclass() expects a subclass of torch.Tensor, not {cls!r}",
-    )
+    check_subclass(cls)
     made: Any = _new(cls)
-    plain: Any = self.view_as(self)
+    with asking.nobody_asked():
+        plain: Any = self.view_as(self)  # type: ignore[attr-defined]
     made.__dict__.update(plain.__dict__)
     return made
 
 
-def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:
+def check_subclass(cls: Any) -> None:
+    """TypeError unless `cls` is Tensor or a subclass of it."""
+    check(
+        isinstance(cls, type) and issubclass(cls, Tensor),
+        TypeError,
+        f"Creating a Tensor subclass from a class that does not inherit from Tensor is not "
+        f"possible. Make sure your class inherits from Tensor: {cls!r} is no subclass of "
+        f"torch.Tensor.",
+    )
+
+
+def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **kwargs: Any) -> Any:
     """A leaf of class `cls` over the memory of `data`."""
+    check_subclass(cls)
     check(
         isinstance(data, Tensor),
         TypeError,
-        f"_make_subclass() expects a Tensor, not {type(data).__name__}",
+        f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}",
     )
     made: Any = _new(cls)
     made._array = data._array
     if require_grad:
-        made.requires_grad_(True)
+        check_differentiable(made._array.spec, True)
+        made._requires_grad = True
     return made
 
 

@@ -47,3 +47,9 @@ def test_integers_beyond_int64_are_refused():
     assert torch.tensor([2**63 - 1]).tolist() == [2**63 - 1]
     assert torch.tensor([2**63], dtype=torch.uint64).tolist() == [2**63]
     assert torch.tensor([2**63], dtype=torch.float64).tolist() == [2.0**63]
+
+
+@pytest.mark.parametrize("name", ["add_", "exp_", "negative_", "relu_", "dropout_"])
+def test_functions_that_write_are_pickled_by_name(name):
+    op = getattr(torch, name)
+    assert pickle.loads(pickle.dumps(op)) is op
