@@ -45,9 +45,15 @@ from ember.ops.formats import (
     channels_last,
     channels_last_3d,
     contiguous_format,
+    jagged,
     layout,
     memory_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
+    sparse_coo,
+    sparse_csc,
+    sparse_csr,
     strided,
 )
 from ember.ops.legacy import CPU_TYPES as _CPU_TYPES
@@ -59,9 +65,10 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "amp autograd backends cpu cuda devices distributions fft func functional jit linalg masked "
-    "multiprocessing nn optim overrides profiler random serialization signal special storage "
-    "testing torch_alias torch_version types utils version".split()
+    "_C accelerator amp autograd backends cpu cuda devices distributions fft func functional "
+    "futures jit library linalg masked mps mtia multiprocessing nn optim overrides profiler "
+    "random serialization signal sparse special storage testing torch_alias torch_version types "
+    "utils version xpu".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
@@ -75,6 +82,14 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision "
     "get_float32_matmul_precision typename",
     "amp": "autocast GradScaler",
+    "accelerator": "get_device_module",
+    "futures": "Future",
+    "symbolic_numbers": "SymBool SymFloat SymInt sym_constrain_range "
+    "sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
+    "sym_not sym_sqrt sym_sum",
+    "assertions": "_assert _assert_async _assert_scalar _assert_tensor_metadata _check "
+    "_check_index _check_is_size _check_not_implemented _check_tensor_all "
+    "_check_tensor_all_with _check_type _check_value _check_with",
     "amp.autocast_mode": "is_autocast_enabled get_autocast_dtype set_autocast_dtype "
     "is_autocast_cache_enabled clear_autocast_cache",
     "amp.legacy": "is_autocast_cpu_enabled get_autocast_cpu_dtype get_autocast_gpu_dtype",
@@ -117,6 +132,8 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"ember.{_ELSEWHERE[name]}"), name)
         globals()[name] = found
         return found
+    elif name == "torch":  # torch.torch.Tensor is seen in the wild
+        return importlib.import_module("ember")
     elif not name.startswith("__"):
         try:
             found = globals()[name] = _NAMESPACES["torch"][name]  # a family that loads now

@@ -41,10 +41,13 @@ ORDER = {
 OPEN_LEVEL = 7
 # Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
 STANDS_ON = {
+    "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
+    "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
     "cuda": {"amp"},
     "nn": {"autograd", "cuda"},  # DataParallel speaks of GPUs
     "optim": {"nn"},  # averaged models are modules
+    "types": {"autograd", "symbolic_numbers"},  # names for annotations
     "utils": {"autograd"},  # checkpointing is an autograd function
 }
 # Modules that a program may never need: each is imported where it is used first.

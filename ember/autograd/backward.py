@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ember.autograd.graph import GradientEdge
-from ember.core import engine
+from ember.core import engine, modes
 from ember.core.array import full
-from ember.core.dispatch import needs_grad
+from ember.core.dispatch import needs_grad, overridden
 from ember.core.node import edge_of
 from ember.core.registry import install_method
 from ember.core.tensor import Tensor, tensor_of
@@ -170,12 +170,28 @@ def grad(
     RuntimeError for an input that the outputs do not depend on, unless allow_unused (then None) or
     materialize_grads (then zeros).
     """
+    outs, wanted = _sequence(outputs), _sequence(inputs)
+    if modes.SPECIAL[0]:
+        found = overridden(
+            grad,
+            (outputs, inputs),
+            {
+                "grad_outputs": grad_outputs,
+                "retain_graph": retain_graph,
+                "create_graph": create_graph,
+                "only_inputs": only_inputs,
+                "allow_unused": allow_unused,
+                "is_grads_batched": is_grads_batched,
+                "materialize_grads": materialize_grads,
+            },
+        )
+        if found is not NotImplemented:
+            return found
     check(
         not is_grads_batched,
         NotImplementedError,
         "grad(): is_grads_batched is not supported yet: loop over the batch",
     )
-    outs, wanted = _sequence(outputs), _sequence(inputs)
     grads = _sequence(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     check(
         not (materialize_grads and allow_unused is False),
@@ -197,8 +213,16 @@ def grad(
         inputs=[_edge(t) for t in wanted],
         accumulate=False,
     )
+    _fill(found, wanted, create_graph, bool(allow_unused), materialize_grads)
+    return tuple(found)
+
+
+def _fill(
+    found: list[Any], wanted: Any, create_graph: bool, allow_unused: bool, materialize: bool
+) -> None:
+    """Zeros for missing gradients, or RuntimeError; no history unless asked for."""
     for position, (value, target) in enumerate(zip(found, wanted, strict=True)):
-        if value is None and materialize_grads:
+        if value is None and materialize:
             spec = _spec(target)
             found[position] = tensor_of(
                 full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0)
@@ -212,7 +236,6 @@ def grad(
             )
         elif not create_graph and value._requires_grad:
             found[position] = value.detach()
-    return tuple(found)
 
 
 def _backward(

@@ -153,8 +153,10 @@ def name_of(function: Any) -> str:
     for place, names in NAMESPACES.items():
         if dict.get(names, name) is function:
             return f"{place if place == 'torch' else 'torch.' + place}.{name}"
-    if getattr(Tensor, name, None) is function:
-        return f"torch.Tensor.{name}"
+    for kind in Tensor.__mro__:
+        for own, value in vars(kind).items():
+            if getattr(value, "plain", value) is function:
+                return f"torch.Tensor.{own}"
     return f"{getattr(function, '__module__', '')}.{name}".replace("ember.", "torch.", 1)
 
 
