@@ -10,6 +10,9 @@ import numpy as np
 from ember.backends import base
 from ember.backends.cpu import backend as _cpu  # noqa: F401  registers the CPU
 from ember.backends.cpu.errstate import enter, leave
+from ember.core import levels
+from ember.core.levels import LevelArray
+from ember.core.modes import SPECIAL
 from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
@@ -47,6 +50,9 @@ def full(spec: Spec, value: Any) -> Array:
 def fill(array: Array, value: Any) -> None:
     """Set every element; numbers are cast as C would."""
     if array.spec.device is META:
+        return
+    if SPECIAL[0] and type(array) is LevelArray:
+        array.fill(value)
         return
     nd = array.host()
     try:
@@ -94,6 +100,8 @@ def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
         "Cannot copy out of meta tensor; no data! A meta tensor has a shape but no elements; make "
         "it on a real device, or use to_empty() for a module",
     )
+    if SPECIAL[0] and type(array) is LevelArray and not array.batched:
+        array = array.value._array
     if array.spec.device is not CPU:
         array = to_device(array, CPU, blocking=blocking)
     return np.array(array.host(), order="C", copy=True)
@@ -104,6 +112,8 @@ def to_device(
 ) -> Array:
     """A copy of the elements on another resolved device, dense there with the same order of
     dims."""
+    if SPECIAL[0] and type(array) is LevelArray:
+        return array.moved(device)
     source = array.spec
     check(
         source.device is not META or device is META,
@@ -128,6 +138,8 @@ def is_whole(array: Array) -> bool:
 def copy_of(source: Array, strides: Shape, dtype: DType | None = None) -> Array:
     """A copy with its own memory on the same device, with dense `strides`, as another dtype if one
     is given."""
+    if SPECIAL[0] and type(source) is LevelArray:
+        return source.copied(strides, dtype)
     spec = source.spec
     target = empty(spec_of(spec.shape, strides, dtype or spec.dtype, spec.device))
     copy_into(target, source)
@@ -136,7 +148,9 @@ def copy_of(source: Array, strides: Shape, dtype: DType | None = None) -> Array:
 
 def copy_into(target: Array, source: Array) -> None:
     """Write `source`, broadcast and cast, into `target` on the same device."""
-    if target.spec.device is not META and target.spec.numel:
+    if SPECIAL[0] and (type(target) is LevelArray or type(source) is LevelArray):
+        levels.copy_between(target, source)
+    elif target.spec.device is not META and target.spec.numel:
         token = enter()
         try:
             _copyto(target.host(), source.host())
@@ -148,3 +162,6 @@ def _copyto(target: Any, source: Any) -> None:
     if target.dtype.kind in "biufV" and source.dtype.kind not in "biufV":
         source = source.astype(np.result_type(source.dtype, np.complex64)).real
     np.copyto(target, source, casting="unsafe")
+
+
+levels.copy_into.append(copy_into)

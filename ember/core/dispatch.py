@@ -263,11 +263,17 @@ def overridden(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return _by_layout(function, args, kwargs)
 
 
+above: list[Any] = []  # func/: what a transform in force makes of a call
 layouts: list[Any] = []  # ops/sparse_dispatch.py: who runs ops on sparse tensors
 
 
 def _by_layout(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What an op gives for tensors of another layout than the dense one, if some are."""
+    """What an op gives for tensors of another layout than the dense one, or inside a transform, if
+    those have their own way of running it."""
+    if modes.state.levels:
+        found = above[0](function, args, kwargs)
+        if found is not NotImplemented:
+            return found
     return layouts[0](function, args, kwargs) if layouts else NotImplemented
 
 

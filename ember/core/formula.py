@@ -12,6 +12,7 @@ from ember.core import dispatch, executor, modes
 from ember.core.array import full
 from ember.core.dispatch import NUMBERS, as_number, find_device, needs_grad
 from ember.core.formula_node import FormulaNode
+from ember.core.lifting import lifted
 from ember.core.node import NO_EDGE, Node, Saved, edge_of, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.op import Op
@@ -93,7 +94,9 @@ class FormulaOp(Op):
     def run(self, values: Sequence[Any]) -> Tensor:
         """A fresh result for bound arguments."""
         if modes.SPECIAL[0]:
-            values = dispatch.autocast(self.name, values)
+            frame, values = lifted(dispatch.autocast(self.name, values))
+            if frame is not None:
+                return self.run_above(frame, values)
         key = self.key(values)
         plan = self.plans.get(key)
         if plan is None:
@@ -102,6 +105,20 @@ class FormulaOp(Op):
                 return self.run(moved)
             plan = self.plans[key] = self.plan(values, key)
         return self.execute(plan, values)
+
+    def run_above(self, frame: Any, values: Sequence[Any]) -> Tensor:
+        """The result for each element of a batch, recorded as one op on elements."""
+        key = self.key(values)
+        plan = self.plans.get(key)
+        if plan is None:
+            plan = self.plans[key] = self.plan(values, key)
+        out: Tensor = frame.run(self, values, plan)
+        tensors = [values[p] for p in plan.positions if isinstance(values[p], Tensor)]
+        if plan.differentiable and modes.state.grad and any(map(needs_grad, tensors)):
+            node = self.record(plan, values, out)
+            if node is not None:
+                out._grad_fn, out._requires_grad = node, True
+        return out
 
     def execute(self, plan: Plan, values: Sequence[Any]) -> Tensor:
         """Run a plan and record it."""

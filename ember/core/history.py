@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from ember.core import modes
-from ember.core.array import full
+from ember.core.lifting import zeros_for
 from ember.core.node import NO_EDGE, Node, edge_of
 from ember.core.node import _refresh as _node_refresh
-from ember.core.tensor import Tensor, needs_grad, tensor_of
+from ember.core.tensor import Tensor, needs_grad
 from ember.errors import check
-from ember.kernel.array import Array, contiguous_spec
+from ember.kernel.array import Array
 from ember.layout import Layout, dense_order, may_overlap
 
 INFERENCE_WRITE = (
@@ -153,16 +153,15 @@ class Geometry:
         self.view = view._replace(offset=view.offset - start)
         self.extent = max(self.base.extent()[1], self.view.extent()[1])
 
-    def spread(self, grad: Any) -> Any:
-        """A vector of memory laid out as the base's, holding `grad`."""
-        memory = self.blank(grad)
+    def spread(self, grad: Any, *others: Any) -> Any:
+        """A vector of memory laid out as the base's, holding `grad`; others may be written too."""
+        memory = self.blank(grad, *others)
         memory.as_strided(*self.base).copy_(grad)
         return memory
 
-    def blank(self, grad: Any) -> Any:
+    def blank(self, *grads: Any) -> Any:
         """Zeros in the extent of the base."""
-        spec = grad._array.spec
-        return tensor_of(full(contiguous_spec((self.extent,), spec.dtype, spec.device), 0))
+        return zeros_for(grads, (self.extent,))
 
 
 class BaseView(Node):
@@ -204,6 +203,8 @@ class CopySlices(Node):
         memory = self.geometry.spread(grads[0])
         inner = list(self.inner.apply([memory.as_strided(*self.geometry.view).clone()]))
         own = inner.pop(self.self_position) if self.self_position is not None else None
+        if own is not None and modes.SPECIAL[0]:
+            memory = self.geometry.spread(grads[0], own)
         slice_ = memory.as_strided(*self.geometry.view)
         if own is None:
             slice_.zero_()

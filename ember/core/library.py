@@ -9,6 +9,7 @@ from typing import Any
 from ember.backends.base import LibraryKernel
 from ember.core import dispatch, executor, modes
 from ember.core.dispatch import RuleNode, find_device
+from ember.core.lifting import lifted
 from ember.core.op import Op
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
@@ -41,7 +42,9 @@ class LibraryOp(Op):
     def run(self, values: Sequence[Any]) -> Any:
         """Run for bound arguments."""
         if modes.SPECIAL[0]:
-            values = dispatch.autocast(self.name, values)
+            frame, values = lifted(dispatch.autocast(self.name, values))
+            if frame is not None:
+                return self._recorded(values, frame.run(self, values))
         key = tuple(map(dispatch.hashable, values))
         plan = self.plans.get(key)
         if plan is None:
@@ -54,9 +57,12 @@ class LibraryOp(Op):
         slot = executor._slot[0]
         made = runner(*operands) if slot is None else slot.run(call, runner, operands)
         if isinstance(made, tuple):
-            outputs = [tensor_of(a) for a in made]
-        else:
-            outputs = [tensor_of(made)]
+            return self._recorded(values, tuple([tensor_of(a) for a in made]))
+        return self._recorded(values, tensor_of(made))
+
+    def _recorded(self, values: Sequence[Any], made: Any) -> Any:
+        """Results, connected to the graph where an argument needs gradients."""
+        outputs = made if isinstance(made, tuple) else (made,)
         if self._grad is not None and modes.state.grad:
             inputs = [t for v in values for t in _tensor_list(v)]
             if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(
@@ -65,7 +71,7 @@ class LibraryOp(Op):
                 kind = dispatch.node_type(RuleNode, self.name, values)
                 node = kind(self, values, inputs, outputs)
                 dispatch.attach(node, outputs)
-        return tuple(outputs) if isinstance(made, tuple) else outputs[0]
+        return made
 
     def _plan(self, values: Sequence[Any]) -> Any:
         named = list(zip(self.parameters, values, strict=True))

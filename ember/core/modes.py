@@ -31,6 +31,7 @@ class _Modes(threading.local):
     functions_off = 0  # blocks in which classes are not asked for overrides
     modes_off = 0  # nor modes
     saved_hooks: tuple[Any, ...] = ()
+    levels: tuple[Any, ...] = ()  # transforms in force, outermost first: levels.py
 
 
 state = _Modes()

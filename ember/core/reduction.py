@@ -9,6 +9,7 @@ from typing import Any
 from ember import dtypes
 from ember.core import dispatch, executor, modes
 from ember.core.dispatch import RuleNode
+from ember.core.lifting import lifted
 from ember.core.op import Op
 from ember.core.outputs import store
 from ember.core.tensor import Tensor, tensor_of
@@ -78,8 +79,9 @@ class ReductionOp(Op):
     def run(self, values: Sequence[Any]) -> Tensor:
         """Reduce bound arguments."""
         self.check_input(values[0])
+        frame = None
         if modes.SPECIAL[0]:
-            values = dispatch.autocast(self.name, values)
+            frame, values = lifted(dispatch.autocast(self.name, values))
         tensor, dim, keepdim = values[0], values[1], values[2]
         spec = tensor._array.spec
         if self.takes_dtype and values[3] is not None and values[3] is not spec.dtype:
@@ -92,8 +94,11 @@ class ReductionOp(Op):
             found = self.plans[key] = self.plan(spec, *key[1:])
         call, runner, dims = found
         slot = executor._slot[0]
-        array = runner(tensor._array) if slot is None else slot.run(call, runner, (tensor._array,))
-        out = tensor_of(array)
+        if frame is not None:
+            out = frame.run(self, values)
+        else:
+            operand = tensor._array
+            out = tensor_of(runner(operand) if slot is None else slot.run(call, runner, (operand,)))
         if (
             modes.state.grad
             and dispatch.needs_grad(tensor)

@@ -14,6 +14,7 @@ from ember.core import modes
 from ember.core.array import from_host
 from ember.core.facts import ArrayFacts, address, is_same_layout
 from ember.core.hooks import Hooks, RemovableHandle, hook_into
+from ember.core.levels import LevelArray
 from ember.core.node import AccumulateGrad, Node, edge_of, leaf_node, type_name
 from ember.core.node import _connected as _node_connected
 from ember.core.node import _detached as _node_detached
@@ -23,6 +24,13 @@ from ember.errors import check
 from ember.kernel.array import Array, Spec
 
 _new = object.__new__
+NO_LEAVES = (
+    "You are attempting to call Tensor.requires_grad_() (or perhaps using "
+    "torch.autograd.functional.* APIs) inside of a function being transformed by a functorch "
+    "transform. This is unsupported, please attempt to use the functorch transforms (e.g. grad, "
+    "vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside of a function being "
+    "transformed instead."
+)
 
 
 class Tensor(ArrayFacts):
@@ -94,6 +102,8 @@ class Tensor(ArrayFacts):
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Set `requires_grad` of a leaf, and return it. RuntimeError for integers, and for False on
         a non-leaf."""
+        if modes.state.levels:
+            raise RuntimeError(NO_LEAVES)
         if requires_grad == self._requires_grad and self._grad_fn is None:
             return self
         check(
@@ -210,7 +220,7 @@ class Tensor(ArrayFacts):
     @property
     def data(self) -> Tensor:
         """The same memory without history; writes through it are not noticed by saved tensors."""
-        made = _plain(self._array)
+        made = _without_history(self._array)
         made._silent_writes = True
         return made
 
@@ -228,7 +238,7 @@ class Tensor(ArrayFacts):
 
     def detach(self) -> Tensor:
         """The same memory without history."""
-        made = _plain(self._array)
+        made = _without_history(self._array)
         made._inference = self._inference
         return made
 
@@ -354,6 +364,13 @@ def _plain(array: Array) -> Tensor:
     made = _new(Tensor)
     made._array = array
     return made
+
+
+def _without_history(array: Array) -> Tensor:
+    """A tensor over an array that no level has a history of."""
+    if modes.SPECIAL[0] and type(array) is LevelArray:
+        return _plain(array.detached())
+    return _plain(array)
 
 
 def needs_grad(tensor: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ember.core import dispatch, modes
 from ember.core.array import full
+from ember.core.lifting import lifted, zeros_for
 from ember.core.node import Node, edge_of
 from ember.core.op import Op
 from ember.core.tensor import Tensor, tensor_of
@@ -32,6 +33,9 @@ class ViewOp(Op):
             found = self.overridden(args, kwargs)
             if found is not NotImplemented:
                 return found
+            frame, values = lifted(self.bind(args, kwargs))
+            if frame is not None:
+                return self._above(frame, values)
         try:
             return self.run(self.bind(args, kwargs))
         except TypeError as error:
@@ -49,8 +53,17 @@ class ViewOp(Op):
         if plan is None:
             plan = self._plan(tensor, values)
         if type(plan) is tuple:
-            return self._view(tensor, plan, values)
-        return self._views(tensor, plan, values)
+            return self._recorded(tensor, _alias(tensor, plan), values)
+        return self._recorded_many(tensor, [_alias(tensor, p) for p in plan], values)
+
+    def _above(self, frame: Any, values: list[Any]) -> Any:
+        """The view of each element of a batch."""
+        tensor = values[0]
+        self.check_input(tensor)
+        found = frame.run(self, values)
+        if isinstance(found, Tensor):
+            return self._recorded(tensor, _over(tensor, found._array), values)
+        return self._recorded_many(tensor, [_over(tensor, f._array) for f in found], values)
 
     def _plan(self, tensor: Tensor, values: list[Any]) -> Any:
         """(spec, distance of the first element) of the result, or a list of them."""
@@ -71,22 +84,20 @@ class ViewOp(Op):
             self.plans[(spec, *values[1:])] = plan
         return plan
 
-    def _view(self, tensor: Tensor, plan: tuple[Spec, int], values: list[Any]) -> Tensor:
-        out = _alias(tensor, plan)
+    def _recorded(self, tensor: Tensor, out: Tensor, values: list[Any]) -> Tensor:
         if (
             modes.state.grad
             and (tensor._requires_grad or tensor._base is not None)
             and dispatch.needs_grad(tensor)
         ):
-            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (plan[0],))
+            node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), (out._array.spec,))
             node.op, node.shape, node.arguments = self, tensor._array.spec.shape, values[1:]
             out._grad_fn, out._requires_grad = node, True
         return out
 
-    def _views(
-        self, tensor: Tensor, plans: list[tuple[Spec, int]], values: list[Any]
+    def _recorded_many(
+        self, tensor: Tensor, outs: list[Tensor], values: list[Any]
     ) -> tuple[Tensor, ...]:
-        outs = tuple([_alias(tensor, plan) for plan in plans])
         for out in outs:
             out._view_of_many = True
         if outs and modes.state.grad and dispatch.needs_grad(tensor):
@@ -94,7 +105,7 @@ class ViewOp(Op):
             node = dispatch.node_type(ViewNode, self.name)((edge_of(tensor),), specs)
             node.op, node.shape, node.arguments = self, tensor._array.spec.shape, values[1:]
             dispatch.attach(node, outs)
-        return outs
+        return tuple(outs)
 
 
 LIMIT = 20_000
@@ -105,6 +116,18 @@ def _alias(tensor: Tensor, plan: tuple[Spec, int]) -> Tensor:
     array = tensor._array
     out: Tensor = _new(Tensor)
     out._array = Array(array.storage, plan[0], array.offset + plan[1])
+    return _view_of(tensor, out)
+
+
+def _over(tensor: Tensor, array: Array) -> Tensor:
+    out: Tensor = _new(Tensor)
+    out._array = array
+    return _view_of(tensor, out)
+
+
+def _view_of(tensor: Tensor, out: Tensor) -> Tensor:
+    """Let a new tensor follow the history of the one that it views."""
+    array = out._array
     if tensor._inference:  # a view of an ordinary tensor is ordinary, even in inference mode
         out._inference = True
     if tensor._silent_writes:
@@ -138,8 +161,7 @@ class ViewNode(Node):
         )
         if isinstance(found, Layout):
             return (adjoint(grads[0], self.shape, found),)
-        spec = next(g for g in grads if g is not None)._array.spec
-        memory = _blank(spec, product(self.shape))
+        memory = zeros_for(grads, (product(self.shape),))
         for grad, layout in zip(grads, found, strict=True):
             if grad is not None:
                 memory.as_strided(*layout).copy_(grad)
@@ -169,7 +191,7 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
         back = layout.permuted(order)
         if back.is_contiguous:
             return grad.permute(order).reshape(shape)
-    memory = _blank(grad._array.spec, product(shape))
+    memory = zeros_for([grad], (product(shape),))
     if may_overlap(layout.shape, layout.strides):
         index: Any = tensor_of(
             full(contiguous_spec((1,), int64, grad._array.spec.device), layout.offset)
@@ -185,7 +207,3 @@ def adjoint(grad: Any, shape: Shape, layout: Layout) -> Any:
 def _steps(size: int, stride: int, device: Any) -> Any:
     steps: Any = tensor_of(full(contiguous_spec((size,), int64, device), stride))
     return steps.cumsum(0) - stride
-
-
-def _blank(spec: Any, numel: int) -> Any:
-    return tensor_of(full(contiguous_spec((numel,), spec.dtype, spec.device), 0))

@@ -10,10 +10,13 @@ from ember.core import dispatch, executor, modes
 from ember.core.array import copy_of
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, rebind, written
+from ember.core.levels import INTO_ONE, LevelArray
+from ember.core.lifting import lifted
 from ember.core.node import Saved
 from ember.core.outputs import check_result
 from ember.core.plan import Plan
 from ember.core.tensor import Tensor, connected
+from ember.errors import check
 from ember.kernel.array import Array, Spec
 from ember.layout import broadcast_shapes, like_strides
 
@@ -22,6 +25,9 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
     """Run with results stored into the arguments at `targets`."""
     moved = op.with_numbers_moved(values)
     values = list(values) if moved is None else moved
+    frame = None
+    if modes.SPECIAL[0]:
+        frame, values = _above(values, targets)
     owned = [values[t] for t in targets]
     for tensor in owned:
         op.check_input(tensor)
@@ -43,7 +49,9 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
     old = _before_write(op, plan, values) if recording else None
     version = owned[0]._array.storage.version
     slot = executor._slot[0]
-    if slot is None:
+    if frame is not None:
+        frame.write(op, values, plan)
+    elif slot is None:
         plan.runner(*operands)
     else:
         slot.run(plan.call, plan.runner, operands)
@@ -57,6 +65,25 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
         self_position = plan.positions.index(0) if 0 in plan.positions and node.edges else None
         rebind(owned[0], node, self_position)
     return owned[0] if len(owned) == 1 else tuple(owned)
+
+
+def _above(values: Sequence[Any], targets: tuple[int, ...]) -> tuple[Any, Sequence[Any]]:
+    """The arguments on the level of the target, which must be the innermost of theirs."""
+    frame, above = lifted(values)
+    if frame is not None:
+        check(len(targets) == 1, NotImplementedError, "vmap: this op writes several tensors")
+        for target in targets:
+            tensor = values[target]
+            if above[target] is not tensor:  # the target itself is of a lower level
+                others = [v for v in above if isinstance(v, Tensor)]
+                check(not any(v._array.batched for v in others), RuntimeError, INTO_ONE)
+                return _above([_below(v, frame) for v in values], targets)
+    return frame, above
+
+
+def _below(value: Any, frame: Any) -> Any:
+    array = value._array if isinstance(value, Tensor) else None
+    return array.value if isinstance(array, LevelArray) and array.frame is frame else value
 
 
 def _keep_version(node: Any, written_to: Tensor, version: int) -> None:

@@ -1,0 +1,68 @@
+"""Which level an op runs on, and its arguments as values of that level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ember.core import modes
+from ember.core.array import full
+from ember.core.levels import LevelArray
+from ember.core.tensor import Tensor, tensor_of
+from ember.kernel.array import contiguous_spec
+
+_new = object.__new__
+
+
+def frame_of(values: Sequence[Any]) -> Any:
+    """The innermost batch that a tensor among the arguments belongs to; None if none does."""
+    found = None
+    for value in values:
+        for tensor in value if type(value) in (tuple, list) else (value,):
+            array = tensor._array if isinstance(tensor, Tensor) else None
+            if type(array) is LevelArray and (found is None or array.frame.depth > found.depth):
+                found = array.frame
+    if found is not None and not found.alive:
+        raise RuntimeError(
+            "vmap: a tensor was used outside of the vmap it belongs to. Return it from the mapped "
+            "function instead of storing it elsewhere."
+        )
+    return found
+
+
+def lift(value: Any, frame: Any) -> Any:
+    """A tensor (or the tensors of a list) as one of a frame's; what is of a lower level is the
+    same for each element, and has no history there."""
+    if type(value) in (tuple, list):
+        return type(value)(lift(v, frame) for v in value)
+    if not isinstance(value, Tensor):
+        return value
+    array = value._array
+    if type(array) is LevelArray and array.frame is frame:
+        return value
+    return tensor_at(LevelArray(frame, value, False))
+
+
+def lifted(values: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+    """The frame of some arguments (None outside every batch), and the arguments lifted to it."""
+    frame = frame_of(values) if modes.state.levels else None
+    return frame, (values if frame is None else [lift(v, frame) for v in values])
+
+
+def tensor_at(array: LevelArray) -> Tensor:
+    """A tensor over an array of a level, without history there."""
+    made = _new(Tensor)
+    made._array = array
+    return made
+
+
+def zeros_for(grads: Sequence[Any], shape: tuple[int, ...]) -> Any:
+    """Zeros that any of some gradients can be written into: a batch if one of them is one."""
+    given = [g for g in grads if g is not None]
+    frame = frame_of(given) if modes.SPECIAL[0] else None
+    for grad in given if frame is not None else ():
+        array = grad._array
+        if type(array) is LevelArray and array.frame is frame and array.batched:
+            return grad.new_zeros(shape)
+    spec = given[0]._array.spec
+    return tensor_of(full(contiguous_spec(shape, spec.dtype, spec.device), 0))
