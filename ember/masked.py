@@ -65,7 +65,9 @@ def _highest(dtype: DType) -> Any:
 
 
 def _reduced(function: Any, input: Any, dims: tuple[int, ...], keepdim: bool | None) -> Any:
-    return function(input, dims, keepdim=bool(keepdim)) if dims else input.clone()
+    if dims or function is ops.logsumexp:  # whose second derivative by a number is zero
+        return function(input, dims, keepdim=bool(keepdim))
+    return input.clone()
 
 
 def _count(input: Any, dims: tuple[int, ...], keepdim: Any, mask: Tensor | None) -> Any:

@@ -17,6 +17,7 @@ from ember.core import modes
 from ember.core.autocast_lists import LISTS
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
 from ember.core.node_names import node_type as node_type
+from ember.core.second_order import linked
 from ember.core.tensor import Tensor, disabled_torch_function
 from ember.core.tensor import needs_grad as needs_grad
 from ember.device import CPU
@@ -412,10 +413,14 @@ class RuleNode(Node):
         if not isinstance(found, (tuple, list)):
             found = (found,)
         flat = [f for part in found for f in (part if isinstance(part, (tuple, list)) else (part,))]
-        return tuple(
-            None if g is None or spec is None or target is None else unbroadcast(g, spec)
-            for g, spec, (target, _) in zip(flat, self.specs, self.edges, strict=True)
-        )
+        results: list[Any] = []
+        for g, spec, edge in zip(flat, self.specs, self.edges, strict=True):
+            if g is None or spec is None or edge[0] is None:
+                results.append(None)
+                continue
+            found = unbroadcast(g, spec)
+            results.append(linked(found, edge, spec) if self.op.flat else found)
+        return tuple(results)
 
     def release(self) -> None:
         """Forget saved tensors."""

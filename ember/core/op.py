@@ -25,6 +25,7 @@ class Op:
     """An op declared by a decorator; calling it runs it."""
 
     asks = True  # overrides, by itself
+    flat = False  # whether second derivatives by its inputs are zeros, though its rule names none
 
     def __init__(self, function: Any):
         code = function.__code__

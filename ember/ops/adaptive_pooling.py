@@ -34,6 +34,7 @@ def adaptive_max_pool(input, output_size):
     return spec, spec.with_dtype(int64)
 
 
+adaptive_average_pool.flat = adaptive_max_pool.flat = True
 adaptive_max_pool.grad = lambda g, input_spec, result: max_pool_backward(
     g[0], result[1], input_spec.shape, input_spec.ndim - 2
 )

@@ -1,6 +1,7 @@
 """Losses of scores against classes: negative log-likelihood, cross-entropy, margins."""
 
 from ember.core.registry import F, composite, elementwise
+from ember.core.second_order import flat_beyond
 from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
 from ember.errors import check
 from ember.ops.linear import linear, rounds_late, widened
@@ -113,7 +114,7 @@ def nll_loss(
     _check_class_target(input, target, weight, input.size(dim))
     flat = input.dim() == 1 and target.dim() == 1
     target = target.squeeze(0) if flat else target
-    loss, total = _nll(input, target.to(int64), weight, ignore_index, dim)
+    loss, total = _nll(flat_beyond(input), target.to(int64), weight, ignore_index, dim)
     if reduction == "none":
         return loss.unsqueeze(0) if flat else loss
     return loss.sum() / total if reduction == "mean" else loss.sum()

@@ -11,6 +11,7 @@ from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import broadcast_shapes, wrap_dim
+from ember.ops.choices import where_
 
 API = FUNCTION | METHOD | INPLACE | OUT
 PLAIN = FUNCTION | METHOD | OUT
@@ -97,21 +98,22 @@ def _scatter_gradient(
 def _product_gradient(
     g: Any, input: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
 ) -> Any:
-    """Through the product of the others, zeros handled by leaving one out of the product."""
-    part = _part(src, index)
-    zero_src = (part == 0).to(g.dtype)
-    nonzero = part.masked_fill(part == 0, 1)
-    base = input.masked_fill(input == 0, 1) if include_self else input.new_ones(input.shape)
-    product = scatter_op(base, dim, index, nonzero, "prod")
-    zeros = (input == 0).to(g.dtype) if include_self else input.new_zeros(input.shape)
-    zeros = scatter_op(zeros, dim, index, zero_src, "sum")
-    others = gather_op(product, dim, index) / nonzero
-    left = gather_op(zeros, dim, index) - zero_src
-    by_src = gather_op(g, dim, index) * others * (left == 0).to(g.dtype)
+    """g times the product of the others: the result over the element, and where that is 0 a product
+    made without it. Both are made of ops on input and src, so that they have gradients too."""
+    whole = input.masked_fill(input == 0, 1)
+    by_input = g * scatter_op(whole, dim, index, src, "prod", include_self) / whole
     if not include_self:
-        return scatter_op(g, dim, index, 0.0), by_src
-    own_zero = (input == 0).to(g.dtype)
-    by_input = g * product / base * ((zeros - own_zero) == 0).to(g.dtype)
+        by_input = scatter_op(by_input, dim, index, 0.0)
+    part = _part(src, index)
+    zero = part == 0
+    zeros = scatter_op(input.new_zeros(input.shape), dim, index, zero.to(g.dtype), "sum")
+    only = zero & (gather_op(zeros, dim, index) == 1)
+    without = scatter_op(input, dim, index, part.masked_fill(only, 1), "prod", include_self)
+    by_src = where_(
+        only,
+        gather_op(g * without, dim, index),
+        gather_op(g * result, dim, index) / part.masked_fill(zero, 1),
+    )
     return by_input, by_src
 
 

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from ember.core.registry import FUNCTION, F, composite
+from ember.core.second_order import flat_beyond
 from ember.dtypes import int64
 from ember.errors import check
 from ember.ops.create import from_numpy
@@ -185,6 +186,7 @@ def _sampled(input, grid, mode, padding_mode, align_corners):
         return read.cubic(places)
     places = [read.inside(place, n) for place, n in zip(places, sizes)]
     if mode == "nearest":
+        places = [flat_beyond(place) for place in places]
         found = read.at([place.round() for place in places])
         return found + _no_slope(places).unsqueeze(1) if grid.requires_grad else found
     return read.linear(places)

@@ -7,11 +7,12 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OPS, OUT, composite, library_op
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import wrap_dim
+from ember.ops.choices import where_
 from ember.ops.create import zeros_like
 from ember.ops.gathering import check_index, scatter_op, with_size, zeros_of
 
@@ -163,7 +164,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         )
         if value.requires_grad:
             mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)
-            return OPS["where"](mask, value.to(input.dtype), input)
+            return where_(mask, value.to(input.dtype), input)
         value = value.item()
     if isinstance(value, complex) and not input.is_complex():
         raise RuntimeError(

@@ -70,9 +70,15 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
             f"zero-dimensional tensor (at position {position}) cannot be concatenated",
         )
     dtype = promoted([t.detach().reshape(-1) for t in tensors])
-    useful = [t for t in tensors if t.shape != (0,)]
-    kept = [t.to(dtype) for t in (useful or tensors)]
-    return concatenate(kept, wrap_dim(dim, kept[0].ndim))
+    cast = [t.to(dtype) for t in tensors]
+    shape = next((t.shape for t in cast if t.shape != (0,)), None)
+    if shape is None:
+        return concatenate(cast, wrap_dim(dim, 1))
+    dim = wrap_dim(dim, len(shape))
+    if len(shape) > 1:  # as parts of length 0, so that they have gradients
+        nothing = (*shape[:dim], 0, *shape[dim + 1 :])
+        cast = [t.expand(nothing) if t.shape == (0,) else t for t in cast]
+    return concatenate(cast, dim)
 
 
 @composite(FUNCTION | OUT)

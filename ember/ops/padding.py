@@ -3,6 +3,7 @@
 import operator
 
 from ember.core.registry import FUNCTION, F, composite
+from ember.core.second_order import flat_beyond
 from ember.errors import check
 from ember.ops.joining import cat
 
@@ -56,6 +57,8 @@ def pad(input, pad, mode="constant", value=None):
             f"but got: {list(input.shape)}"
         ),
     )
+    if mode != "circular":
+        input = flat_beyond(input)
     return _bordered(input, amounts, _BORDERS[mode])
 
 

@@ -57,6 +57,7 @@ def _average_backward_grad(g, grad_spec, kernel, stride, padding, count_include_
 
 
 average_pool.grad = _average_grad
+max_pool.flat = average_pool.flat = True
 average_pool_backward.grad = _average_backward_grad
 
 

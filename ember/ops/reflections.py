@@ -118,6 +118,8 @@ def ormqr(
         RuntimeError,
         f"torch.ormqr: other.shape[{side}] must be greater than or equal to tau.shape[-1]",
     )
+    if input.numel() == 0:  # no reflector to move
+        input, tau = input.detach(), tau.detach()
     if not records(input, tau, other):
         return apply_op(input, tau, other, left, transpose)
     if left:

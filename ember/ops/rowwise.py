@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ember.core.registry import FUNCTION, METHOD, OUT, SPECIAL, F, composite, rowwise
+from ember.core.second_order import flat_beyond
 from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING
 from ember.dtypes import dtype as DType
@@ -38,7 +39,7 @@ def _of_rows(op: Any, input: Tensor, dim: int) -> Tensor:
     """A row program, or a copy where there are no rows."""
     if input.numel() == 0:
         wrap_dim(dim, input.ndim)
-        return input.clone()
+        return flat_beyond(input).clone()
     return op(input, dim)
 
 

@@ -1,6 +1,7 @@
 """Max pools undone, and max pools over windows of pseudo-random places."""
 
 from ember.core.registry import F, composite
+from ember.core.second_order import flat_beyond
 from ember.dtypes import int64
 from ember.errors import check
 from ember.ops.joining import cat
@@ -185,7 +186,7 @@ def _fractional(
         ),
     )
     samples = samples[: lead[0]]
-    values, indices = _windows_max(input, kernel, size, samples)
+    values, indices = _windows_max(flat_beyond(input), kernel, size, samples)
     if not batched:
         values, indices = values.squeeze(0), indices.squeeze(0)
     return (values, indices) if return_indices else values
