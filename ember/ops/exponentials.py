@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ember.core.dispatch import promoted
 from ember.core.formula import floats
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, SPECIAL, F, elementwise
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, SPECIAL, F, composite, elementwise
+from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING, INEXACT
-from ember.ops.argument_types import require_tensors
+from ember.ops.argument_types import check_tensor, require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.primitives import where
 
@@ -69,11 +71,36 @@ def hypot(input: Any, other: Any) -> Any:
     return p.hypot(input, other)
 
 
-@elementwise(PLAIN, promote=floats, accepts=FLOATING)
-def logaddexp(input: Any, other: Any) -> Any:
-    """log(exp(input) + exp(other)), without overflow."""
+@elementwise(name="logaddexp", promote=floats, accepts=FLOATING)
+def real_logaddexp(input: Any, other: Any) -> Any:
+    """log(exp(input) + exp(other)) of real numbers."""
     high, low = p.maximum(input, other), p.minimum(input, other)
     return where(p.isinf(input) & p.eq(input, other), input, high + p.log1p(p.exp(low - high)))
+
+
+@elementwise(name="logaddexp", accepts=INEXACT - FLOATING)
+def complex_logaddexp(input: Any, other: Any) -> Any:
+    """log(exp(input) + exp(other)) of complex numbers, from the one with the greater real part."""
+    x, y = p.real(input), p.real(other)
+    high, low = where(p.ge(x, y), input, other), where(p.ge(x, y), other, input)
+    at_infinity = where(p.lt(x, 0), other, p.log(p.exp(input) + p.exp(other)))
+    sum_ = where(p.isinf(x) & p.eq(x, y), at_infinity, high + p.log1p(p.exp(low - high)))
+    return where(p.isnan(input) | p.isnan(other), complex(math.nan, math.nan), sum_)
+
+
+@composite(PLAIN)
+def logaddexp(input: Tensor, other: Tensor) -> Tensor:
+    """log(exp(input) + exp(other)), without overflow.
+
+    >>> import ember as torch
+    >>> torch.logaddexp(torch.tensor([1000.0]), torch.tensor([1000.0]))
+    tensor([1000.6931])
+    """
+    check_tensor("logaddexp", "input", 1, input)
+    check_tensor("logaddexp", "other", 2, other)
+    if promoted((input, other)).is_complex:
+        return complex_logaddexp(input, other)
+    return real_logaddexp(input, other)
 
 
 @elementwise(PLAIN, promote=floats, accepts=FLOATING)
@@ -90,7 +117,8 @@ def _weights(g: Any, input: Any, other: Any, exponential: Any) -> tuple[Any, ...
     return g / (1 + exponential(other - input)), g / (1 + exponential(input - other))
 
 
-logaddexp.grad = lambda g, input, other: _weights(g, input, other, p.exp)
+real_logaddexp.grad = lambda g, input, other: _weights(g, input, other, p.exp)
+complex_logaddexp.grad = lambda g, input, other: _weights(g, p.conj(input), p.conj(other), p.exp)
 logaddexp2.grad = lambda g, input, other: _weights(g, input, other, p.exp2)
 
 
@@ -123,4 +151,4 @@ nextafter.grad = lambda g, input, other: (
     where(p.eq(input, other), 0, g),
     where(p.eq(input, other), g, 0),
 )
-require_tensors((atan2, hypot, logaddexp, logaddexp2, nextafter), 2)
+require_tensors((atan2, hypot, logaddexp2, nextafter), 2)

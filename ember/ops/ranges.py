@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ember import dtypes
+from ember.backends.cpu.box_muller import fused_double
 from ember.core import modes
 from ember.core.factory import finish, from_values, place
 from ember.core.registry import FUNCTION, OUT, composite
@@ -101,17 +102,17 @@ def linspace(
 
 
 def _spaced(start: Any, end: Any, steps: int, dtype: DType) -> np.ndarray[Any, Any]:
-    """Evenly spaced numbers, the upper half counted down from the end; integers by PyTorch's
-    float32 steps between truncated bounds."""
+    """Evenly spaced numbers, the upper half counted down from the end; integers between truncated
+    bounds, each product and sum rounded once, as PyTorch's vector units do."""
     if dtype.category == dtypes.INTEGRAL:
         start, end = int(start), int(end)
     if steps <= 1:
         return np.array([start] * steps)
     index = np.arange(steps)
     if dtype.category == dtypes.INTEGRAL:
-        step = np.float32((end - start) / (steps - 1))
-        low = start + step * index.astype(np.float32)
-        high = end - step * (steps - 1 - index).astype(np.float32)
+        step = (end - start) / (steps - 1)
+        low = fused_double(index.astype(np.float64), step, float(start))
+        high = fused_double((steps - 1 - index).astype(np.float64), -step, float(end))
         return np.trunc(np.where(index < steps // 2, low, high)).astype(np.int64)
     step = (np.complex128 if dtype.is_complex else np.float64)((end - start) / (steps - 1))
     return np.where(index < steps // 2, start + step * index, end - step * (steps - 1 - index))

@@ -158,6 +158,8 @@ def _repeated(spread: Tensor, shape: tuple[int, ...]) -> Tensor:
 def tile(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """`repeat` with ones for the dims in front that are not named."""
     counts = shape_of(dims if dims else (named["dims"],))
+    if not counts and not input.ndim:
+        return input.clone()
     return repeat(input, *(1,) * (input.ndim - len(counts)), *counts)
 
 

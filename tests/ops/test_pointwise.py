@@ -415,3 +415,30 @@ def test_broadcasting_follows_numpy(a, b, seed):
 def test_every_formula_says_what_it_computes():
     silent = [n for n, op in OPS.items() if isinstance(op, FormulaOp) and not op.__doc__]
     assert not silent
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("input", "other", "value"),
+    [
+        (1 + 1j, 1j, 1.21357008344234 + 0.747288621781412j),
+        (800 + 1j, 800 + 1j, 800.6931471805599 + 1j),
+        (complex(-INF, 0), complex(-INF, 1), complex(-INF, 1)),
+        (complex(INF, 0), complex(INF, 1), complex(INF, 0.7853981633974483)),
+        (complex(INF, 0), complex(-INF, INF), complex(INF, 0)),
+    ],
+)
+def test_logaddexp_of_complex_numbers(input, other, value):
+    a, b = (torch.tensor([z], dtype=torch.complex128) for z in (input, other))
+    assert torch.logaddexp(a, b).tolist() == pytest.approx([value])
+
+
+def test_logaddexp_of_a_complex_nan():
+    found = torch.logaddexp(torch.tensor([complex(NAN, 0)]), torch.tensor([1j]))
+    assert found.real.isnan().all() and found.imag.isnan().all()
+
+
+def test_tile_of_a_scalar_no_times():
+    assert torch.tile(torch.tensor(3), ()).tolist() == 3
