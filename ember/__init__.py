@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C accelerator amp autograd backends cpu cuda devices distributions fft func functional "
-    "futures jit library linalg masked mps mtia multiprocessing nn optim overrides profiler "
-    "random serialization signal sparse special storage testing torch_alias torch_version types "
-    "utils version xpu".split()
+    "_C _dynamo _inductor accelerator amp ao autograd backends compiler cpu cuda devices "
+    "distributed distributions export fft func functional futures fx hub jit library linalg masked "
+    "mps mtia multiprocessing nn onnx optim overrides profiler quantization random serialization "
+    "signal sparse special storage testing torch_alias torch_version types utils version xpu".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
@@ -83,6 +83,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "get_float32_matmul_precision typename",
     "amp": "autocast GradScaler",
     "accelerator": "get_device_module",
+    "compiler": "compile",
     "futures": "Future",
     "symbolic_numbers": "SymBool SymFloat SymInt sym_constrain_range "
     "sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
