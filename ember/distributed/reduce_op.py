@@ -132,8 +132,7 @@ def reduced(parts: list[Any], op: Any) -> Any:
     ufunc, dtype = _UFUNCS[kind], parts[0].dtype
     total = parts[0].astype(np.float32) if is_narrow(dtype) else parts[0]
     if kind is RedOpType.PREMUL_SUM:
-        factor = np.asarray(op.factor, total.dtype) if not hasattr(op.factor, "numpy") else None
-        factor = op.factor.cpu().numpy() if factor is None else factor
+        factor = op.factor.cpu().numpy() if hasattr(op.factor, "cpu") else op.factor
         total, parts = total * factor, [parts[0], *(part * factor for part in parts[1:])]
     with np.errstate(all="ignore"):
         for part in parts[1:]:

@@ -58,8 +58,8 @@ class Work:
         seconds = timeout.total_seconds() if timeout else None
         if not self._done.wait(seconds or None):
             raise DistBackendError(
-                f"Timed out waiting {round((seconds or 0) * 1000)}ms for a collective that is still "
-                "under way"
+                f"Timed out waiting {round((seconds or 0) * 1000)}ms for a collective that is "
+                "still under way"
             )
         self._settle()
         if self._error is not None:

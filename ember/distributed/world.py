@@ -240,7 +240,7 @@ def _made(
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """End a group; without one (or with WORLD) all groups, and the connections between processes."""
+    """End a group; without one (or with WORLD) all groups, and the connections."""
     if group is GroupMember.NON_GROUP_MEMBER:
         return
     found = group or _world.default
