@@ -423,7 +423,7 @@ INF, NAN = float("inf"), float("nan")
 @pytest.mark.parametrize(
     ("input", "other", "value"),
     [
-        (1 + 1j, 1j, 1.21357008344234 + 0.747288621781412j),
+        (1 + 1j, 0, 1.21357008344234 + 0.747288621781412j),
         (800 + 1j, 800 + 1j, 800.6931471805599 + 1j),
         (complex(-INF, 0), complex(-INF, 1), complex(-INF, 1)),
         (complex(INF, 0), complex(INF, 1), complex(INF, 0.7853981633974483)),
