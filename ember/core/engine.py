@@ -7,6 +7,7 @@ import heapq
 import itertools
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ember.core import modes
@@ -34,6 +35,20 @@ def pass_number() -> int:
     return 0 if _running.task is None else _running.task.number
 
 
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call `callback()` when the backward pass that is running in this thread is over.
+
+    RuntimeError outside of one.
+    """
+    check(
+        _running.task is not None,
+        RuntimeError,
+        "Final callbacks can only be installed during backward pass.",
+    )
+    assert _running.task is not None
+    _running.task.callbacks.append(callback)
+
+
 def takes_part(node: Node) -> bool:
     """Whether the running backward pass brings a gradient to a node."""
     task = _running.task
@@ -53,6 +68,7 @@ class _Task:
         self.captures: dict[Edge, int] = {}
         self.results: list[Any] = []
         self.needed: set[Node] | None = None
+        self.callbacks: list[Callable[[], None]] = []
 
     def sees(self, node: Node) -> bool:
         """Whether the node runs, or its gradient is one that was asked for."""
@@ -111,6 +127,8 @@ def run(
     try:
         while task.heap:
             _step(task, heapq.heappop(task.heap)[2])
+        for callback in task.callbacks:
+            callback()
     finally:
         modes.state.grad, _running.task = before, outer
     if inputs is not None:
