@@ -65,7 +65,9 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         if type(data) in (Tensor, Parameter):
             parameter = Tensor.__new__(cls)
             parameter._array = data._array
-            return parameter.requires_grad_(requires_grad)
+            if requires_grad:
+                parameter._requires_grad = True
+            return parameter
         parameter = data.detach().requires_grad_(requires_grad)
         parameter._is_param = True
         return parameter
