@@ -7,11 +7,8 @@ from typing import Any
 
 from ember.version import ember_version
 
-# What programs ask for first, and what to do instead.
-INSTEAD = {
-    "torch.compile": "programs run without it, so leave the call out: compile = lambda f: f",
-    "torch.jit": "there is no TorchScript; save the state_dict, or the module with torch.save",
-}
+# What programs ask for, and what to do instead.
+INSTEAD: dict[str, str] = {}
 
 
 class MissingAttribute(AttributeError):

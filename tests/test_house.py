@@ -42,11 +42,20 @@ OPEN_LEVEL = 7
 # Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
 STANDS_ON = {
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
+    "_dynamo": {"compiler"},  # older names of what is there
+    "_inductor": {"compiler"},
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
+    "ao": {"nn"},
+    "compiler": {"nn"},  # a compiled module is a module
     "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
     "cuda": {"amp"},
+    "distributions": {"autograd", "linalg"},  # draws have gradients of their own
+    "fx": {"nn"},  # graph modules are modules
+    "hub": {"serialization"},
+    "jit": {"futures", "nn", "serialization"},  # archives hold modules and tensors
     "nn": {"autograd", "cuda"},  # DataParallel speaks of GPUs
     "optim": {"nn"},  # averaged models are modules
+    "quantization": {"ao"},  # an older name
     "types": {"autograd", "symbolic_numbers"},  # names for annotations
     "utils": {"autograd"},  # checkpointing is an autograd function
 }

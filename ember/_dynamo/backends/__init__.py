@@ -1,0 +1,1 @@
+"""The names that `torch.compile(backend=...)` takes."""

@@ -1,0 +1,1 @@
+"""What programs import of `torch.fx.experimental`."""
