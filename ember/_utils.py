@@ -14,6 +14,7 @@ _HOMES = {
             "_rebuild_tensor_v2",
             "_rebuild_tensor_v3",
             "_rebuild_meta_tensor_no_storage",
+            "_rebuild_sparse_tensor",
         ),
         "ember.serialization.pickling",
     ),

@@ -7,7 +7,7 @@ from typing import Any
 from ember.backends.base import resolve
 from ember.core.array import host_copy
 from ember.core.modes import get_default_dtype
-from ember.core.printing import format_tensor
+from ember.core.printing import format_sparse, format_tensor
 from ember.core.tensor import Tensor, legacy_device
 from ember.device import META
 from ember.device import device as Device
@@ -16,6 +16,8 @@ from ember.device import device as Device
 def text_of(tensor: Tensor) -> str:
     """The text of a tensor, as PyTorch prints it."""
     array = tensor._array
+    if array.kind != "strided":
+        return _text_of_sparse(tensor, array)
     values: Any = None if array.spec.device is META else host_copy(array)
     node = tensor.grad_fn
     return format_tensor(
@@ -25,6 +27,29 @@ def text_of(tensor: Tensor) -> str:
         None if _goes_without_saying(array.spec.device) else str(array.spec.device),
         tensor.requires_grad,
         None if node is None else node.name(),
+        get_default_dtype(),
+        "tensor" if type(tensor) is Tensor else _class_name(type(tensor)),
+    )
+
+
+# the names of the parts of a sparse tensor
+PARTS = {
+    "sparse_coo": ("indices", "values"),
+    "sparse_csr": ("crow_indices", "col_indices", "values"),
+    "sparse_csc": ("ccol_indices", "row_indices", "values"),
+}
+
+
+def _text_of_sparse(tensor: Tensor, array: Any) -> str:
+    node, spec = tensor.grad_fn, array.spec
+    note = "requires_grad=True" if tensor.requires_grad else None
+    return format_sparse(
+        [(n, host_copy(p)) for n, p in zip(PARTS[array.kind], array.parts, strict=True)],
+        spec.shape,
+        spec.dtype,
+        None if _goes_without_saying(spec.device) else str(spec.device),
+        f"torch.{array.kind}",
+        note if node is None else f"grad_fn=<{node.name()}>",
         get_default_dtype(),
         "tensor" if type(tensor) is Tensor else _class_name(type(tensor)),
     )

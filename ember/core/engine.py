@@ -82,7 +82,7 @@ class _Task:
         if buffer is None:
             buffer = self.buffers[node] = [None] * len(node.out_specs)
         known = buffer[index]
-        buffer[index] = grad if known is None else known + grad
+        buffer[index] = grad if known is None else _sum(known, grad)
 
     def push(self, node: Node) -> None:
         """All gradients of the node are there."""
@@ -309,15 +309,22 @@ def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
         return
     known = variable._grad
     if task.create_graph:
-        variable._grad = grads[0] if known is None else known + grads[0]
+        variable._grad = grads[0] if known is None else _sum(known, grads[0])
     elif known is None:
         variable._grad = _take(grads, variable)
-    elif known._requires_grad:
-        variable._grad = known + grads[0]
+    elif known._requires_grad or known._array.kind != "strided":
+        variable._grad = _sum(known, grads[0])
     else:
         known.add_(grads[0])
     for hook in tuple(variable.__dict__.get("_post_accumulate_hooks", {}).values()):
         hook(variable)
+
+
+def _sum(known: Any, grad: Any) -> Any:
+    """Two gradients added; the dense one first, if the other is sparse."""
+    if known._array.kind != "strided" and grad._array.kind == "strided":
+        return grad + known
+    return known + grad
 
 
 def _take(grads: list[Any], variable: Tensor) -> Tensor:
@@ -327,6 +334,8 @@ def _take(grads: list[Any], variable: Tensor) -> Tensor:
     """
     grad = grads.pop()
     array, wanted = grad._array, variable._array.spec.strides
+    if array.kind != "strided":  # its parts are never written
+        return connected(array, None)
     alone = sys.getrefcount(grad) <= FRESH - 3 and sys.getrefcount(array) <= FRESH - 2
     alone = alone and sys.getrefcount(array.storage) <= 2 and is_whole(array)
     if alone and array.strides == wanted:

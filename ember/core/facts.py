@@ -18,7 +18,7 @@ class ArrayFacts:
     _array: Array
     _inference = False
     # The kinds of tensors that Ember does not have, which libraries ask every tensor for.
-    is_sparse = is_sparse_csr = is_quantized = is_mkldnn = is_nested = False
+    is_quantized = is_mkldnn = is_nested = False
     is_ipu = is_maia = is_mps = is_mtia = is_vulkan = is_xla = is_xpu = False
 
     @property
@@ -45,6 +45,16 @@ class ArrayFacts:
     def ndim(self) -> int:
         """The number of dims."""
         return self._array.spec.ndim
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the tensor holds coordinates and values (`torch.sparse_coo`)."""
+        return self._array.kind == "sparse_coo"
+
+    @property
+    def is_sparse_csr(self) -> bool:
+        """Whether the tensor holds compressed rows (`torch.sparse_csr`)."""
+        return self._array.kind == "sparse_csr"
 
     @property
     def is_cuda(self) -> bool:

@@ -152,6 +152,13 @@ def _titled(base: type, title: str) -> type:
     return found
 
 
+def rename(node: Any, name: str) -> None:
+    """Give a node the class that carries an op's name."""
+    base = _bases.get(type(node))
+    if base is not None:
+        node.__class__ = node_type(base, name)
+
+
 def with_named_result(function: Any, name: str) -> Any:
     """The function, or one that names the nodes of its results if PyTorch does."""
     title = FUNCTIONS.get(name)

@@ -115,9 +115,41 @@ def format_tensor(
     return _append_notes(prefix + body, notes, len(prefix)) + ")"
 
 
-def _append_notes(text: str, notes: list[str], indent: int) -> str:
-    """`text` with each note behind a comma, on a new line where the last one has no room."""
+def format_sparse(
+    parts: Sequence[tuple[str, np.ndarray[Any, Any]]],
+    shape: Sequence[int],
+    dtype: dtype,
+    device: str | None,
+    layout: str,
+    gradient: str | None,
+    default_dtype: dtype,
+    class_name: str = "tensor",
+) -> str:
+    """The text of a sparse tensor of named parts, of which the values are the last.
+
+    `gradient` is the last note, on the gradient, if any.
+    """
+    indent, texts = len(class_name) + 1, []
+    for name, values in parts:
+        start = f"{name}=tensor("
+        body = _format_values(values, indent + len(start)) if values.size else "[]"
+        size = "" if values.size else f", size={values.shape}"
+        texts.append(f"{start}{body}{size})")
+    notes = [f"size={tuple(shape)}", f"nnz={parts[-1][1].shape[0]}"]
+    notes[:0] = [f"device='{device}'"] if device is not None else []
+    shown = {default_dtype, default_dtype.to_complex(), int64, bool_}
+    notes += [f"dtype={dtype}"] if dtype not in shown else []
+    notes += [f"layout={layout}"] + ([gradient] if gradient else [])
+    text = class_name + "(" + (",\n" + " " * indent).join(texts)
+    return _append_notes(text, notes, indent, layout == "torch.sparse_coo") + ")"
+
+
+def _append_notes(text: str, notes: list[str], indent: int, on_new_line: bool = False) -> str:
+    """`text` with each note behind a comma, on a new line where the last one has no room (the first
+    note, if asked for)."""
     column = len(text) - text.rfind("\n") + 1
+    if on_new_line:
+        column = _options["linewidth"]
     for note in notes:
         if column + len(note) + 2 > _options["linewidth"]:
             text += ",\n" + " " * indent + note

@@ -259,6 +259,8 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     >>> torch.zeros(4)[1:].untyped_storage().nbytes()
     16
     """
+    if self._array.kind != "strided":
+        self._array.storage.bytes()  # says that there is none
     return storage_face(self._array.storage)
 
 

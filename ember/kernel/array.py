@@ -111,6 +111,7 @@ class Array:
     """storage + spec + offset (in elements). Cheap to make; never holds gradients."""
 
     __slots__ = ("nd", "offset", "spec", "storage")
+    kind = "strided"  # of other layouts: core/sparse_array.py
 
     def __init__(self, storage: Storage, spec: Spec, offset: int = 0, nd: Any = None):
         self.storage, self.spec, self.offset, self.nd = storage, spec, offset, nd
@@ -151,6 +152,8 @@ class Array:
         found = self.nd
         if found is None:
             spec = self.spec
+            if len(spec.shape) > 64:
+                raise RuntimeError("only tensors with up to 64 dims are supported, as in NumPy")
             if spec.numel == 0:
                 found = np.empty(spec.shape, spec.dtype.numpy)
             else:

@@ -21,13 +21,19 @@ FAMILIES = (
     "copies complex_numbers products predicates resizing sorting exchange"
 ).split()
 LATER = (
+    "sparse_tensors "
     "einsum statistics random_fill random sampling padding rearrangement linear losses "
     "classification distances normalization convolution pooling adaptive_pooling unpooling "
     "interpolate grid_sampling embedding dropout attention multi_head_attention recurrent ctc "
     "gates other_signatures solving factorizations eigenvalues lu_factors reflections determinants "
-    "least_squares matrix_functions fourier windows quantiles low_rank spectrograms"
+    "least_squares matrix_functions fourier windows quantiles low_rank spectrograms "
+    "sparse_creation sparse_dispatch sparse_math sparse_reduce sparse_products"
 ).split()
 METHODS_OF_LATER = (
+    "_coalesced_ _indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim "
+    "indices is_coalesced resize_as_sparse_ row_indices smm sparse_dim sparse_mask sparse_resize_ "
+    "sparse_resize_and_clear_ sspaddmm to_dense to_sparse to_sparse_bsc to_sparse_bsr "
+    "to_sparse_coo to_sparse_csc to_sparse_csr values _dimI _dimV "
     "bernoulli bernoulli_ cauchy_ cholesky cholesky_inverse cholesky_solve corrcoef cov cross det "
     "exponential_ geometric_ geqrf histogram inverse istft log_normal_ logdet lu lu_solve "
     "matrix_exp matrix_power multinomial nanquantile nonzero_static normal_ orgqr ormqr pinverse "

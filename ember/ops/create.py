@@ -20,7 +20,7 @@ from ember.core.factory import (
 )
 from ember.core.factory import new_empty as blank
 from ember.core.factory import new_full as filled
-from ember.core.registry import FUNCTION, METHOD, OUT, composite
+from ember.core.registry import FUNCTION, METHOD, OPS, OUT, composite
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
 from ember.dtypes import dtype as DType
@@ -28,7 +28,7 @@ from ember.dtypes import from_numpy_dtype
 from ember.errors import check
 from ember.kernel.array import spec_of
 from ember.layout import like_strides
-from ember.ops.formats import preserve_format
+from ember.ops.formats import preserve_format, strided
 
 # from values
 
@@ -301,7 +301,7 @@ def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tens
     dtype = kwargs.pop("dtype", None)
     device = kwargs.pop("device", None)
     requires_grad, pinned = kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False)
-    layout_and_format = kwargs.pop("layout", None), kwargs.pop("memory_format", None)
+    layout, chosen = kwargs.pop("layout", None), kwargs.pop("memory_format", None)
     if "size" in kwargs:
         sizes = (*sizes, kwargs.pop("size"))
     kwargs.pop("names", None)
@@ -310,10 +310,17 @@ def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tens
     )
     shape = shape_of(sizes)
     dtype = dtype or modes.get_default_dtype()
+    if layout is not None and layout is not strided:
+        return _sparse(value, shape, layout, dtype, device).requires_grad_(requires_grad)
     array = blank(shape, dtype, device) if value is None else filled(shape, value, dtype, device)
     made = finish(array, requires_grad, pinned)
-    chosen = layout_and_format[1]
     return made if chosen is None else made.contiguous(memory_format=chosen)
+
+
+def _sparse(value: Any, shape: Any, layout: Any, dtype: Any, device: Any) -> Any:
+    check(not value, RuntimeError, "full(...) is not implemented for sparse layout")
+    made = OPS["sparse_coo_tensor"](size=shape, dtype=dtype, device=device)
+    return made.to_sparse(layout=layout)
 
 
 @composite(FUNCTION | OUT)

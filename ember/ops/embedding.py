@@ -8,6 +8,7 @@ from ember.dtypes import int32, int64
 from ember.errors import check
 from ember.ops.linear import widened
 from ember.ops.pointwise import where_
+from ember.ops.sparse_tensors import COO, rebuild, recorded
 from ember.source_lines import warn
 
 
@@ -82,7 +83,8 @@ def embedding(
     """The rows of `weight` (V, D) at indices of any shape (*): (*, D).
 
     The row `padding_idx` gets no gradient; rows longer than `max_norm` are scaled in place first;
-    `sparse` changes nothing, gradients are dense. IndexError for an index outside the table.
+    `sparse` makes the gradient of the table a sparse tensor of rows. IndexError for an index
+    outside the table.
 
     >>> import ember as torch
     >>> table = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -99,17 +101,42 @@ def embedding(
     _check_indices("embedding", input)
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    found = _rows(weight, input)
-    if scale_grad_by_freq:
-        found = _scaled_by_frequency(found, input, weight.size(0))
-    return found if padding_idx is None else _without_gradient(found, input == padding_idx)
+    found = _table_rows(weight, input, padding_idx, scale_grad_by_freq, sparse)
+    if padding_idx is None or sparse:  # a sparse gradient leaves out the padding by itself
+        return found
+    return _without_gradient(found, input == padding_idx)
 
 
 @composite(export=FUNCTION, name="embedding")
 def embedding_of(weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     """`torch.nn.functional.embedding` with the table first; a padding_idx of −1 is none."""
     padding = None if padding_idx < 0 else padding_idx
-    return embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq)
+    return embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+
+
+def _table_rows(weight, indices, padding_idx, scale_grad_by_freq, sparse):
+    """The rows of a table with the gradient that is wanted: dense, scaled, sparse."""
+    if sparse:
+        return _rows_with_sparse_gradient(weight, indices, padding_idx, scale_grad_by_freq)
+    found = _rows(weight, indices)
+    if scale_grad_by_freq:
+        found = _scaled_by_frequency(found, indices, weight.size(0))
+    return found
+
+
+def _rows_with_sparse_gradient(weight, indices, padding_idx, scale_grad_by_freq):
+    """The rows of a table whose gradient is a sparse tensor of rows, one for each index."""
+    message = "embedding: scale_grad_by_freq is not there for sparse gradients: leave one of them"
+    check(not scale_grad_by_freq, RuntimeError, message)
+
+    def gradient(g):
+        places, rows = indices.reshape(-1).to(int64), g.reshape(-1, g.size(-1))
+        if padding_idx is not None:
+            kept = (places != padding_idx).nonzero().squeeze(1)
+            places, rows = places.index_select(0, kept), rows.index_select(0, kept)
+        return rebuild(COO, [places.unsqueeze(0), rows], weight.shape)
+
+    return recorded("embedding", _rows(weight.detach(), indices), [weight], gradient)
 
 
 def _check_bag(input, weight, offsets, mode, per_sample_weights):
@@ -229,9 +256,7 @@ def embedding_bag(
     check(mode != "max" or not sparse, ValueError, "max mode does not support sparse weights")
     if max_norm is not None:
         embedding_renorm_(weight, input, max_norm, norm_type)
-    found = _rows(weight, input)
-    if scale_grad_by_freq:
-        found = _scaled_by_frequency(found, input, rows)
+    found = _table_rows(weight, input, padding_idx, scale_grad_by_freq, sparse)
     dtype = found.dtype
     found, per_sample_weights = widened(found, per_sample_weights)
     if per_sample_weights is not None:

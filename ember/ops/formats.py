@@ -33,7 +33,7 @@ class memory_format:
 
 
 class layout:
-    """How elements are stored: only dense strides here."""
+    """How elements are stored: with dense strides, or only some of them with their indices."""
 
     def __init__(self, name: str):
         self.name = name
@@ -50,6 +50,17 @@ contiguous_format = memory_format("contiguous_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
+sparse_coo, sparse_csr, sparse_csc = map(layout, ("sparse_coo", "sparse_csr", "sparse_csc"))
+sparse_bsr, sparse_bsc, jagged = map(layout, ("sparse_bsr", "sparse_bsc", "jagged"))
+LAYOUTS = {
+    known.name: known
+    for known in (strided, sparse_coo, sparse_csr, sparse_csc, sparse_bsr, sparse_bsc, jagged)
+}
 
-# Every tensor has it: one of another layout would be of another class.
-Tensor.layout = strided
+
+def _layout(self: Tensor) -> layout:
+    """How the elements are stored."""
+    return LAYOUTS[self._array.kind]
+
+
+Tensor.layout = property(_layout)

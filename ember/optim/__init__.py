@@ -20,11 +20,13 @@ from ember.optim.radam import RAdam
 from ember.optim.rmsprop import RMSprop
 from ember.optim.rprop import Rprop
 from ember.optim.sgd import SGD
+from ember.optim.sparse_adam import SparseAdam
 
 __all__ = [
     "ASGD",
     "LBFGS",
     "SGD",
+    "SparseAdam",
     "Adadelta",
     "Adafactor",
     "Adagrad",
@@ -43,11 +45,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "SparseAdam":
-        raise AttributeError(
-            "ember.optim has no SparseAdam: Ember has no sparse gradients, and Embedding gives "
-            "dense ones; use Adam"
-        )
     raise AttributeError(
         f"module 'ember.optim' has no attribute {name!r}; it has {', '.join(__all__)}"
     )

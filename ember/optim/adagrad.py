@@ -6,6 +6,7 @@ from typing import Any
 
 import ember.ops as ops
 from ember.core.tensor import Tensor
+from ember.errors import check
 from ember.ops.optimizers import adagrad_
 from ember.optim.arguments import (
     check_fused,
@@ -94,6 +95,21 @@ class Adagrad(ParameterwiseOptimizer):
         for entry in self.state.values():
             entry["step"].share_memory_()
             entry["sum"].share_memory_()
+
+    def _update_sparsely(
+        self, param: Any, grad: Any, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        check(
+            group["weight_decay"] == 0,
+            RuntimeError,
+            "weight_decay option is not compatible with sparse gradients",
+        )
+        step, lr = self._count(param, state, group), number(group["lr"], group)
+        grad = (-grad if group["maximize"] else grad).coalesce()
+        state["sum"].add_(grad * grad)
+        slopes = state["sum"].sparse_mask(grad)._values().sqrt() + group["eps"]
+        moved = ops.sparse_coo_tensor(grad.indices(), grad.values() / slopes, grad.shape)
+        param.add_(moved, alpha=-lr / (1 + (step - 1) * group["lr_decay"]))
 
     def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

@@ -55,6 +55,14 @@ class ParameterwiseOptimizer(Optimizer):
         """One step of one parameter, written into it and its state."""
         raise NotImplementedError
 
+    def _update_sparsely(
+        self, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """The same for a sparse gradient: RuntimeError where an optimizer has no such step."""
+        name = type(self).__name__.replace("AdamW", "Adam")
+        hint = ", please consider SparseAdam instead" if name == "Adam" else ""
+        raise RuntimeError(f"{name} does not support sparse gradients{hint}")
+
     @_use_grad_for_differentiable
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; returns what `closure`, called first,
@@ -67,9 +75,10 @@ class ParameterwiseOptimizer(Optimizer):
             for param in group["params"]:
                 grad = param.grad
                 if grad is not None:
-                    self._update(
-                        param, grad, self.state.get(param) or self._started(param, group), group
+                    update = (
+                        self._update if grad._array.kind == "strided" else self._update_sparsely
                     )
+                    update(param, grad, self.state.get(param) or self._started(param, group), group)
         return loss
 
     def _started(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:

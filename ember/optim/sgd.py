@@ -85,6 +85,26 @@ class SGD(ParameterwiseOptimizer):
             check_fused_param(param)
         return {} if group["momentum"] != 0 else None
 
+    def _update_sparsely(
+        self, param: Tensor, grad: Any, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        decay, momentum = number(group["weight_decay"], group), group["momentum"]
+        check(
+            not decay,
+            RuntimeError,
+            "add(sparse, dense) is not supported: SGD has no weight_decay for sparse gradients, "
+            "set it to 0. Use add(dense, sparse) instead.",
+        )
+        grad = -grad if group["maximize"] else grad
+        if momentum != 0:
+            buffer = state.get("momentum_buffer")
+            if buffer is None:
+                buffer = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                buffer.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(buffer, alpha=momentum) if group["nesterov"] else buffer
+        param.add_(grad, alpha=-number(group["lr"], group))  # type: ignore[attr-defined]
+
     def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:

@@ -15,6 +15,7 @@ from ember.serialization.names import find_global, name_in_files, storage_dtype
 from ember.serialization.pickling import (
     _rebuild_from_type_v2,
     _rebuild_meta_tensor_no_storage,
+    _rebuild_sparse_tensor,
     _rebuild_tensor,
     _rebuild_tensor_v2,
     _rebuild_tensor_v3,
@@ -70,7 +71,7 @@ def tensor_rebuilt(func: Any, new_type: Any, args: Any, state: Any) -> Tensor:
     """`_rebuild_from_type_v2` for a rebuilding function and a tensor class, and nothing else."""
     rebuilding = (_rebuild_tensor, _rebuild_tensor_v2, _rebuild_tensor_v3)
     check(
-        func in (*rebuilding, _rebuild_meta_tensor_no_storage)
+        func in (*rebuilding, _rebuild_meta_tensor_no_storage, _rebuild_sparse_tensor)
         and isinstance(new_type, type)
         and issubclass(new_type, Tensor),
         TypeError,
@@ -95,6 +96,7 @@ _CALLABLES: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor_v2,
     "torch._utils._rebuild_tensor_v3": _rebuild_tensor_v3,
     "torch._utils._rebuild_meta_tensor_no_storage": _rebuild_meta_tensor_no_storage,
+    "torch._utils._rebuild_sparse_tensor": _rebuild_sparse_tensor,
     "torch._tensor._rebuild_from_type_v2": tensor_rebuilt,
     "torch._utils._rebuild_parameter_with_state": parameter_rebuilt,
     "torch.Size": size_of,

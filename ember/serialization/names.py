@@ -24,6 +24,7 @@ _HERE: dict[tuple[str, str], tuple[str, str]] = {
             "_rebuild_tensor_v2",
             "_rebuild_tensor_v3",
             "_rebuild_meta_tensor_no_storage",
+            "_rebuild_sparse_tensor",
         )
     },
     ("torch._tensor", "_rebuild_from_type_v2"): (_PICKLING, "_rebuild_from_type_v2"),

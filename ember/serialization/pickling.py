@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ember.core.modes import no_grad
+from ember.core.registry import OPS
 from ember.core.storages import UntypedStorage
 from ember.core.tensor import Tensor, tensor_of
 from ember.core.typed_storages import TypedStorage, untyped_storage, view_of
@@ -114,6 +115,29 @@ def _rebuild_meta_tensor_no_storage(
     return tensor_of(Array(Storage(nbytes, META), spec)).requires_grad_(requires_grad)
 
 
+def _rebuild_sparse_tensor(layout: Any, data: Any) -> Tensor:
+    """A sparse tensor of its parts and its size; RuntimeError for indices outside it."""
+    check(
+        isinstance(data, tuple | list) and 3 <= len(data) <= 4,
+        TypeError,
+        f"a sparse tensor is rebuilt from its parts and its size, not from {type(data).__name__}",
+    )
+    if layout.name == "sparse_coo":
+        indices, values, size, *known = data
+        made = OPS["sparse_coo_tensor"](indices, values, size, check_invariants=True)
+        return made._coalesced_(bool(known and known[0]))
+    make = OPS["sparse_compressed_tensor"]
+    return make(*data, layout=layout, check_invariants=True)  # type: ignore[no-any-return]
+
+
+def _parts_of_sparse(self: Tensor) -> Any:
+    """The call that rebuilds a sparse tensor, as files have it."""
+    array: Any = self._array
+    parts = [tensor_of(part) for part in array.parts]
+    known = (array.coalesced,) if array.kind == "sparse_coo" else ()
+    return self.layout, (*parts, self.shape, *known)  # type: ignore[attr-defined]
+
+
 def _rebuild_from_type_v2(
     func: Callable[..., Tensor], new_type: Any, args: Any, state: Any
 ) -> Tensor:
@@ -150,9 +174,12 @@ def reduce_tensor(self: Tensor, protocol: Any) -> Any:
     Views of one storage share it again after unpickling. Protocol 5 hands the bytes out of band.
     """
     spec = self._array.spec
-    if spec.device is META:
-        func: Any = _rebuild_meta_tensor_no_storage
-        args: tuple[Any, ...] = (spec.dtype, spec.shape, spec.strides, self._requires_grad)
+    if self._array.kind != "strided":
+        func: Any = _rebuild_sparse_tensor
+        args: tuple[Any, ...] = _parts_of_sparse(self)
+    elif spec.device is META:
+        func = _rebuild_meta_tensor_no_storage
+        args = (spec.dtype, spec.shape, spec.strides, self._requires_grad)
     else:
         func = _rebuild_tensor_v3
         offset = self._array.offset
@@ -186,6 +213,10 @@ def deepcopy_tensor(self: Tensor, memo: dict[int, Any]) -> Tensor:
         "stay in the graph.",
     )
     with no_grad():
+        if self._array.kind != "strided":
+            memo[id(self)] = _as_class(self.clone(), type(self))  # type: ignore[attr-defined]
+            memo[id(self)]._requires_grad = self._requires_grad
+            return memo[id(self)]
         memory = copy.deepcopy(untyped_storage(self), memo)
         array = self._array
         made = _as_class(tensor_of(Array(memory._cell, array.spec, array.offset)), type(self))
