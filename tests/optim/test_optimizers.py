@@ -239,11 +239,6 @@ def test_muon_and_adafactor_refuse_shapes_and_types():
             ember.optim.Muon([weight], **options).step()
 
 
-def test_sparse_adam_is_missing_with_a_reason():
-    with pytest.raises(AttributeError, match="no sparse gradients"):
-        ember.optim.SparseAdam
-
-
 NEGATIVE = [
     ("SGD", {"lr": -1}, "Invalid learning rate: -1"),
     ("SGD", {"momentum": -1}, "Invalid momentum value: -1"),
