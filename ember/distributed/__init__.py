@@ -11,6 +11,7 @@ import importlib
 from datetime import timedelta
 from typing import Any
 
+from ember.distributed import sync_batch_norm as _sync_batch_norm  # makes nn.SyncBatchNorm real
 from ember.distributed.collectives import (
     _all_gather_base,
     _reduce_scatter_base,

@@ -17,6 +17,7 @@ from ember.device import CPU
 from ember.distributed.collectives import member, root_of
 from ember.distributed.point_to_point import recv, send
 from ember.distributed.process_group import ProcessGroup
+from ember.dtypes import int64, uint8
 from ember.errors import check
 from ember.ops import empty, tensor, zeros
 
@@ -36,13 +37,13 @@ def _unpacked(content: Tensor, length: int) -> Any:
 
 
 def _lengths(group: ProcessGroup, own: int) -> list[int]:
-    sizes = _placed(zeros(group.size(), dtype=tensor(0).dtype), group)
+    sizes = _placed(zeros(group.size(), dtype=int64), group)
     group.allgather_into(sizes, _placed(tensor([own]), group))
     return [int(size) for size in sizes.tolist()]
 
 
 def _blank(group: ProcessGroup, count: int) -> Tensor:
-    return _placed(empty(count, dtype=from_ndarray(np.empty(0, np.uint8)).dtype), group)
+    return _placed(empty(count, dtype=uint8), group)
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
