@@ -27,13 +27,7 @@ INFERENCE_WRITE = (
 def check_write(tensor: Tensor) -> None:
     """RuntimeError unless the tensor may be written in place: no overlapping memory, no leaf that
     needs gradients."""
-    spec = tensor._array.spec
-    check(
-        spec.contiguous or not may_overlap(spec.shape, spec.strides),
-        RuntimeError,
-        "unsupported operation: more than one element of the written-to tensor refers to a single "
-        "memory location. Please clone() the tensor before performing the operation.",
-    )
+    check_elements(tensor._array)
     if tensor._inference:
         check(modes.state.inference, RuntimeError, INFERENCE_WRITE)
     if modes.state.grad:
@@ -78,13 +72,24 @@ def _check_history(tensor: Tensor) -> None:
         )
 
 
-def check_overlap(target: Array, source: Array) -> None:
+def check_elements(target: Array) -> None:
+    """RuntimeError if elements of an array share memory with each other."""
+    spec = target.spec
+    check(
+        spec.contiguous or not may_overlap(spec.shape, spec.strides),
+        RuntimeError,
+        "unsupported operation: more than one element of the written-to tensor refers to a single "
+        "memory location. Please clone() the tensor before performing the operation.",
+    )
+
+
+def check_overlap(target: Array, source: Array, apart: bool = False) -> None:
     """RuntimeError if a source lies partly over the target, as far as PyTorch looks: both dense,
-    not the same view."""
-    if target.storage is not source.storage or target is source:
+    not the same view (unless they must be `apart`)."""
+    if target.storage is not source.storage or (target is source and not apart):
         return
     same = target.offset == source.offset and target.spec.shape == source.spec.shape
-    if same and target.spec.strides == source.spec.strides:
+    if same and target.spec.strides == source.spec.strides and not apart:
         return
     dense = all(dense_order(a.spec.shape, a.spec.strides) is not None for a in (target, source))
     first, last = target.layout.extent()

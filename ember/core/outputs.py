@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ember import dtypes
-from ember.core import modes
+from ember.core import modes, out_rules
 from ember.core.array import copy_into, empty
 from ember.core.dispatch import needs_grad
-from ember.core.history import check_overlap, check_write, written
+from ember.core.history import check_elements, check_overlap, check_write, written
 from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
@@ -22,7 +22,7 @@ def store(name: str, out: Tensor, compute: Callable[[], Any], values: Sequence[A
     hold the result."""
     check_out(name, out, values)
     with modes.no_grad():
-        return put(out, compute())
+        return put(out, compute(), name)
 
 
 def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
@@ -33,9 +33,14 @@ def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
         TypeError,
         f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}",
     )
-    for value in values:
-        if isinstance(value, Tensor):
-            check_overlap(out._array, value._array)
+    if name in out_rules.WHOLE:
+        check_elements(out._array)
+    if name not in out_rules.FREE:
+        for position, value in enumerate(values):
+            apart = name in out_rules.APART or (position and name in out_rules.APART_BUT_FIRST)
+            for read in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(read, Tensor):
+                    check_overlap(out._array, read._array, bool(apart))
     if modes.state.grad:
         involved = [v for v in (*values, out) if isinstance(v, Tensor)]
         check(
@@ -46,9 +51,19 @@ def check_out(name: str, out: Any, values: Sequence[Any]) -> None:
         )
 
 
-def put(out: Tensor, result: Tensor) -> Tensor:
-    """Store one result."""
+def put(out: Tensor, result: Tensor, name: str, with_places: bool = True) -> Tensor:
+    """Store one result of the function `name`; `with_places` unless it gives just one."""
     spec, own = result._array.spec, out._array.spec
+    only = name in out_rules.EXACT and (with_places or name not in ("max", "min", "median"))
+    check(
+        spec.dtype is own.dtype or not only,
+        RuntimeError,
+        lambda: (
+            f"Expected out tensor to have dtype {_c_name(spec.dtype)}, but got "
+            f"{_c_name(own.dtype)} instead: bring a tensor of {spec.dtype}, and convert the result "
+            "afterwards"
+        ),
+    )
     check(
         spec.device is own.device,
         RuntimeError,
@@ -60,6 +75,14 @@ def put(out: Tensor, result: Tensor) -> Tensor:
     copy_into(out._array, result._array)
     written(out)
     return out
+
+
+def _c_name(dtype: DType) -> str:
+    """The name of a dtype in PyTorch's messages on `out=`."""
+    name = str(dtype).removeprefix("torch.")
+    return {"float32": "float", "float64": "double", "int64": "long int", "int32": "int"}.get(
+        name, name
+    )
 
 
 def fit(out: Tensor, spec: Spec) -> None:

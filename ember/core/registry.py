@@ -16,11 +16,13 @@ from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
 from ember.core.node_names import with_named_result
 from ember.core.op import Op
+from ember.core.out_rules import FACTORIES
 from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
 from ember.core.tensor import Tensor
 from ember.core.view import ViewOp
 from ember.dtypes import as_dtype
+from ember.errors import check
 
 FUNCTION, METHOD, F, INPLACE, OUT, LINALG, FFT, SPECIAL, F_INPLACE = (1 << i for i in range(9))
 
@@ -214,7 +216,7 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
                     return function(*args, **kwargs)
                 except (TypeError, AttributeError) as error:
                     return overridden_after(error, call, args, kwargs)
-            return _into(function, out, args, kwargs)
+            return _into(call.__name__, function, out, args, kwargs)
 
         call.__dict__["asks"] = True  # overrides: core/asking.py leaves it alone
         takes_out, dtype_at = bool(export & OUT), _position_of_dtype(function)
@@ -246,13 +248,25 @@ def with_dtype(
     return args, kwargs
 
 
-def _into(function: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _into(name: str, function: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outs = out if isinstance(out, (tuple, list)) else (out,)
     for target in outs:
-        check_out(function.__name__, target, (*args, *kwargs.values()))
+        check_out(name, target, (*args, *kwargs.values()))
+    if name in FACTORIES:
+        _match_dtype(kwargs, out)
     with modes.no_grad():
         result = function(*args, **kwargs)
         if not isinstance(out, (tuple, list)):
-            return put(out, result)
-        stored = [put(o, r) for o, r in zip(outs, result, strict=True)]
+            return put(out, result, name, with_places=False)
+        stored = [put(o, r, name) for o, r in zip(outs, result, strict=True)]
     return type(result)(stored) if type(result) is tuple else type(result)(*stored)
+
+
+def _match_dtype(kwargs: dict[str, Any], out: Tensor) -> None:
+    own = out._array.spec.dtype
+    dtype = kwargs.setdefault("dtype", own) or own
+    check(
+        dtype is own,
+        RuntimeError,
+        f"dtype {dtype.title} does not match dtype of out parameter ({own.title})",
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from ember.core.registry import FUNCTION, METHOD, OUT, composite
 from ember.core.tensor import Tensor
+from ember.errors import check
 from ember.ops import splits, strided, views
 from ember.ops.formats import contiguous_format
 
@@ -55,4 +56,9 @@ for _name, _view in {
 @composite(FUNCTION | METHOD | OUT)
 def narrow_copy(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`narrow` as a copy."""
+    check(
+        dim < max(input.ndim, 1),
+        RuntimeError,
+        f"narrow_copy(): Expected dim to be less than {input.ndim}, but got {dim}",
+    )
     return views.narrow(input, dim, start, length).clone(**contiguous)

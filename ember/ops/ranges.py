@@ -45,8 +45,13 @@ def arange(
         "upper bound and lower bound inconsistent with step sign",
     )
     if dtype.category == dtypes.INTEGRAL:
-        start, end, step = int(start), int(end), int(step)
-        count = max(0, -((start - end) // step))
+        if dtype is dtypes.int64:
+            start, end, step = int(start), int(end), int(step)
+            check(step != 0, ValueError, "step must be nonzero")
+            count = max(0, -((start - end) // step))
+        else:  # counted before the numbers are cut, as in PyTorch
+            count = math.ceil((end - start) / step)
+            start, step = int(start), int(step)
         values = (start + step * np.arange(count, dtype=np.int64)).astype(dtype.numpy)
     else:
         count = math.ceil((end - start) / step)
@@ -73,6 +78,12 @@ def range_(
     start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None
 ) -> Tensor:
     """Deprecated: from start to end, both included."""
+    check(step != 0, RuntimeError, "step must be nonzero")
+    check(
+        (step > 0 and end >= start) or (step < 0 and end <= start),
+        RuntimeError,
+        "upper bound and lower bound inconsistent with step sign",
+    )
     count = int((end - start) / step) + 1
     dtype = dtype or modes.get_default_dtype()
     values = (start + step * np.arange(count, dtype=np.float64)).astype(dtype.numpy)
