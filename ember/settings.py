@@ -7,6 +7,7 @@ import ctypes
 import os
 from typing import Any
 
+from ember.backends.cpu.threads import set_count
 from ember.backends.cuda import PRECISIONS, matmul
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -47,7 +48,7 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Let products of matrices use so many threads. RuntimeError unless it is a positive integer.
+    """Let kernels and products of matrices use so many threads. RuntimeError unless it is a positive integer.
 
     >>> import ember as torch
     >>> torch.set_num_threads(1)
@@ -61,6 +62,7 @@ def set_num_threads(threads: int) -> None:
     )
     check(threads > 0, RuntimeError, "set_num_threads expects a positive integer")
     _threads["count"] = threads
+    set_count(threads)
     found = _openblas()
     if found is not None:
         found[1](threads)

@@ -53,6 +53,7 @@ STANDS_ON = {
     "fx": {"nn"},  # graph modules are modules
     "hub": {"serialization"},
     "jit": {"futures", "nn", "serialization"},  # archives hold modules and tensors
+    "library": {"autograd"},  # operators with gradients are autograd functions
     "nn": {"autograd", "cuda"},  # DataParallel speaks of GPUs
     "optim": {"nn"},  # averaged models are modules
     "quantization": {"ao"},  # an older name
@@ -63,7 +64,7 @@ STANDS_ON = {
 SLOW = ["llvmlite", "scipy", "rich", "tqdm", "safetensors", "torch", "cuda", "sklearn"]
 SLOW += ["multiprocessing", "tempfile", "zipfile", "asyncio", "concurrent.futures", "subprocess"]
 SLOW += ["argparse", "logging", "unittest", "http", "importlib.metadata", "difflib", "dataclasses"]
-SLOW += ["traceback", "inspect"]
+SLOW += ["traceback", "inspect", "pathlib", "hashlib"]
 # Third-party and slow standard modules that may be imported inside a function.
 LAZY = {name.partition(".")[0] for name in SLOW} | {"ml_dtypes", "numpy"}
 

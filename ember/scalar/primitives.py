@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ember.scalar import polynomials, special_functions
 from ember.scalar.expr import Expr, as_expr, make
 
 Partials = Callable[..., tuple[Any, ...]]
@@ -88,8 +89,10 @@ def _sgn(x: Any) -> Any:
     kind = np.asarray(x).dtype.kind
     if kind == "b":
         return np.asarray(x)
+    if kind == "c":
+        return np.where(np.equal(x, 0), x.dtype.type(0), x / np.abs(x))
     sign = np.sign(x)
-    return sign if kind in "iuc" else np.where(sign == sign, sign, sign.dtype.type(0))
+    return sign if kind in "iu" else np.where(sign == sign, sign, sign.dtype.type(0))
 
 
 def _is_integral(x: Any) -> bool:
@@ -99,6 +102,8 @@ def _is_integral(x: Any) -> bool:
 def _power(x: Any, n: Any) -> Any:
     """x to the power n; for integers with n < 0 the integer part of 1 / x^-n, where NumPy
     raises."""
+    if np.iscomplexobj(x) and isinstance(n, np.ndarray):
+        return np.exp(np.log(x) * n)  # NaN for 0 to the 0
     if not _is_integral(n) or not np.any(np.less(n, 0)):
         return np.power(x, n)
     inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), 1 - 2 * (n & 1), 0))
@@ -137,45 +142,17 @@ def _exponent(x: Any) -> Any:
     return np.frexp(x)[1]
 
 
-def _airy(x: Any) -> Any:
-    from scipy.special import airy
-
-    return airy(x)[0]
-
-
-def _polynomial(name: str) -> Any:
-    """A polynomial of SciPy's at x, of degree n; 0 for n < 0."""
-
-    def apply(x: Any, n: Any) -> Any:
-        import scipy.special
-
-        degree = np.trunc(n).astype(np.int64)
-        value = getattr(scipy.special, name)(np.maximum(degree, 0), np.asarray(x, np.float64))
-        return np.where(degree < 0, 0, value).astype(np.asarray(x).dtype)
-
-    return apply
+def _angle(z: Any) -> Any:
+    """np.angle with 0 for -0.0."""
+    if np.iscomplexobj(z):
+        return np.angle(z)
+    return np.where(np.isnan(z), z, np.where(np.less(z, 0), np.pi, 0)).astype(z.dtype)
 
 
 def _turn(z: Any) -> Any:
     """The direction in which a complex number's angle grows, over its magnitude: i z / |z|²; 0 for
     real ones."""
     return 1j * z / (z.real**2 + z.imag**2) if np.iscomplexobj(z) else z * 0
-
-
-def _spherical_j0(x: Any) -> Any:
-    return np.where(np.isinf(x), 0, np.sinc(x / np.pi))
-
-
-def _lgamma(x: Any) -> Any:
-    from scipy.special import gammaln
-
-    return np.where(np.isneginf(x), np.inf, gammaln(x))
-
-
-def _polygamma(n: Any, x: Any) -> Any:
-    from scipy.special import polygamma
-
-    return np.where(np.isinf(x) & (n > 1), np.nan, polygamma(n, x).astype(x.dtype))
 
 
 def _shift_left(x: Any, n: Any) -> Any:
@@ -269,15 +246,20 @@ _row("erf", "erf", "erf({0})", lambda a, y: (TWO_OVER_SQRT_PI * make("exp", -(a 
 _row("erfc", "erfc", "erfc({0})", lambda a, y: (-TWO_OVER_SQRT_PI * make("exp", -(a * a)),))
 _row("erfinv", "erfinv", "erfinv({0})", lambda a, y: (HALF_SQRT_PI * make("exp", y * y),))
 _row("erfcx", "erfcx", "erfcx({0})", lambda a, y: (2 * a * y - TWO_OVER_SQRT_PI,))
-_row("lgamma", _lgamma, "lgamma({0})", lambda a, y: (make("digamma", a),))
+_row("lgamma", special_functions.lgamma, "lgamma({0})", lambda a, y: (make("digamma", a),))
 _row("digamma", "psi", "digamma({0})", lambda a, y: (make("polygamma", 1, a),))
 _row(
     "polygamma",
-    _polygamma,
+    special_functions.polygamma,
     "polygamma({0}, {1})",
     lambda n, a, y: (None, make("polygamma", n + 1, a)),
 )
-_row("zeta", "zeta", "zeta({0}, {1})", lambda s, q, y: (None, -s * make("zeta", s + 1, q)))
+_row(
+    "zeta",
+    special_functions.zeta,
+    "zeta({0}, {1})",
+    lambda s, q, y: (None, -s * make("zeta", s + 1, q)),
+)
 _row("i0", "i0", "i0({0})", lambda a, y: (make("i1", a),))
 _row("i0e", "i0e", "i0e({0})", lambda a, y: (make("i1e", a) - make("sign", a) * y,))
 _row("i1", "i1", "i1({0})", lambda a, y: (where(eq(a, 0), 0.5, make("i0", a) - y / a),))
@@ -305,21 +287,27 @@ _row(
     "log_ndtr({0})",
     lambda a, y: (make("exp", -0.5 * (a * a) - y) / math.sqrt(2 * math.pi),),
 )
-_row("igamma", "gammainc", "igamma({0}, {1})", lambda s, x, y: (None, _gamma_density(s, x)))
-_row("igammac", "gammaincc", "igammac({0}, {1})", lambda s, x, y: (None, -_gamma_density(s, x)))
+_row(
+    "igamma",
+    special_functions.igamma,
+    "igamma({0}, {1})",
+    lambda s, x, y: (None, _gamma_density(s, x)),
+)
+_row(
+    "igammac",
+    special_functions.igammac,
+    "igammac({0}, {1})",
+    lambda s, x, y: (None, -_gamma_density(s, x)),
+)
 for _name in ("j0", "j1", "y0", "y1", "k0", "k0e", "k1", "k1e"):
     _row(f"bessel_{_name}", _name, f"{_name}({{0}})")
-_row("spherical_j0", _spherical_j0, "spherical_j0({0})")
-_row("airy_ai", _airy, "airy_ai({0})")
-for _name, _scipy in (
-    ("chebyshev_t", "eval_chebyt"),
-    ("chebyshev_u", "eval_chebyu"),
-    ("hermite_h", "eval_hermite"),
-    ("hermite_he", "eval_hermitenorm"),
-    ("laguerre_l", "eval_laguerre"),
-    ("legendre_p", "eval_legendre"),
-):
-    _row(_name, _polynomial(_scipy), f"{_name}({{0}}, {{1}})")
+_row("spherical_j0", special_functions.spherical_j0, "spherical_j0({0})")
+_row("airy_ai", special_functions.airy_ai, "airy_ai({0})")
+for _name in (
+    "chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w",
+    "hermite_h", "hermite_he", "laguerre_l", "legendre_p",
+):  # fmt: skip
+    _row(_name, getattr(polynomials, _name), f"{_name}({{0}}, {{1}})")
 
 # choices
 _row("maximum", np.maximum, "max_nan({0}, {1})", lambda a, b, y: _share(gt(a, b), a, b))
@@ -359,7 +347,7 @@ _row("lcm", np.lcm, "lcm({0}, {1})")
 _row("real", np.real, "{0}.x", None, "real")
 _row("imag", np.imag, "{0}.y", None, "real")
 _row("conj", np.conjugate, "conj({0})", lambda a, y: (None,))
-_row("angle", np.angle, "angle({0})", None, "real")
+_row("angle", _angle, "angle({0})", None, "real")
 _row("turn", _turn, "turn({0})")
 
 

@@ -1,91 +1,36 @@
-"""Compiled loops give the very bits that the evaluation with NumPy gives, for every formula they
-take."""
-
-import ctypes
+"""Ops whose formulas run compiled: the same results, whatever the layout, the dtype and the
+threads."""
 
 import numpy as np
 import pytest
 
 import ember as torch
-from ember.backends.cpu import compiled
+from ember.backends.cpu import compiled, native, threads
 from ember.backends.cpu.compiled import LARGE
 from ember.core.formula import FormulaOp
 from ember.core.registry import OPS
+from ember.nn import functional as F
 from ember.scalar import primitives as p
-from ember.scalar.evaluate import compile_numpy
 from ember.scalar.expr import make, var
-from ember.scalar.llvm_text import KNOWN, Operand, loop_text, supported
+from ember.scalar.lowering import supported
 
 X, Y, Z = var("x"), var("y"), var("z")
-SIZES = [1, 7, 8, 15, 16, 17, 31, 64, 1000]
-SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3.5, -2.5, 0.5, 1e30]
-
-
-def values(size, dtype, seed):
-    rng = np.random.default_rng(seed)
-    found = rng.normal(size=size).astype(dtype) * 3
-    found[: min(size, len(SPECIAL))] = np.roll(SPECIAL, seed)[: min(size, len(SPECIAL))]
-    return found
-
-
-FORMULAS = {
-    "chain": (X * 2 + Y) / (Z - 1),
-    "choices": p.where(X > Y, p.maximum(X, Z), p.minimum(Y, Z)) * 0.5,
-    "roots": make("sqrt", make("abs", X)) + make("rsqrt", make("abs", Y)) - make("reciprocal", Z),
-    "steps": make("floor", X) + make("ceil", Y) * make("trunc", Z) - make("round", X),
-    "logic": p.where((X < Y) & ~(Y >= Z) | p.ne(X, Z), -X, Z),
-    "missing": p.where(p.isnan(X), Y, X) + Z,
-    "truth": p.logical_xor(X <= Y, p.eq(Y, Z)),
-}
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize(("scalar", "dtype"), [("float", np.float32), ("double", np.float64)])
-def test_bits_are_those_of_the_evaluation(name, scalar, dtype):
-    root = FORMULAS[name]
-    operands = [Operand(n, "array") for n in "xyz"]
-    assert supported((root,), operands)
-    kernel = compiled._kernel(
-        loop_text((root,), operands, scalar, 64 // np.dtype(dtype).itemsize), [ctypes.c_void_p] * 4
-    )
-    reference = compile_numpy((root,), ["x", "y", "z"], dtype)
-    for size in SIZES:
-        arrays = [values(size, dtype, seed) for seed in range(3)]
-        with np.errstate(all="ignore"):
-            expected = np.asarray(reference(*arrays))
-        out = np.empty(size, expected.dtype)
-        kernel(size, *(a.ctypes.data for a in arrays), out.ctypes.data)
-        np.testing.assert_array_equal(out, expected)
-        assert (
-            np.array_equal(np.signbit(out), np.signbit(expected))
-            or out.dtype == bool
-            or np.isnan(out).any()
-        )
-
-
-def test_numbers_and_masks_are_operands():
-    root = p.where(var("mask"), X * var("k"), X)
-    operands = [Operand("mask", "bool"), Operand("x", "array"), Operand("k", "number")]
-    assert supported((root,), operands)
-    kernel = compiled._kernel(
-        loop_text((root,), operands, "float", 16),
-        [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_float, ctypes.c_void_p],
-    )
-    x, mask = values(100, np.float32, 0), np.arange(100) % 3 == 0
-    out = np.empty(100, np.float32)
-    kernel(100, mask.ctypes.data, x.ctypes.data, 0.1, out.ctypes.data)
-    np.testing.assert_array_equal(out, np.where(mask, x * np.float32(0.1), x))
 
 
 @pytest.mark.parametrize(
-    "root", [make("exp", X), p.where(X, X, X), (X > Y) + Z, p.where(X > Y, X > Y, Y > Z)]
+    ("root", "scalar"),
+    [
+        (p.lgamma(X), "float"),
+        (p.exp(X), "double"),
+        (make("pow", X, Y), "float"),
+        ((X > Y) + Z, "float"),
+        (p.where(X, X, X), "float"),
+        (p.where(X > Y, X > Y, Z), "float"),
+        (X + 1j, "float"),
+    ],
 )
-def test_what_cannot_be_emitted_is_refused(root):
-    assert not supported((root,), [Operand(n, "array") for n in "xyz"])
-
-
-def test_every_known_primitive_is_one():
-    assert KNOWN - {"var", "const"} <= {*p.TABLE}
+def test_what_cannot_be_lowered_is_refused(root, scalar):
+    assert not supported((root,), frozenset(), scalar)
 
 
 def large(count, dtype=torch.float32):
@@ -137,3 +82,131 @@ def test_writes_and_several_results_are_compiled_alike():
     for parameter, average in states:  # half as many elements are evaluated, never compiled
         assert torch.equal(parameter[: LARGE // 2], small.detach())
         assert torch.equal(average[: LARGE // 2], optimizer.state[small]["exp_avg_sq"])
+
+
+CASES = {
+    "softmax": (lambda x: F.softmax(x, -1), (64, 100)),
+    "softmax of channels": (lambda x: F.softmax(x, 1), (4, 10, 30, 9)),
+    "log_softmax": (lambda x: F.log_softmax(x, -1), (64, 100)),
+    "layer_norm": (lambda x: F.layer_norm(x, (100,), x[0], x[1]), (64, 100)),
+    "layer_norm of two dims": (lambda x: F.layer_norm(x, (10, 9)), (64, 10, 9)),
+    "batch_norm": (lambda x: F.batch_norm(x, None, None, training=True), (16, 3, 20, 10)),
+    "batch_norm of rows": (lambda x: F.batch_norm(x, None, None, training=True), (256, 40)),
+    "group_norm": (lambda x: F.group_norm(x, 2), (16, 4, 20, 10)),
+    "gelu": (F.gelu, (200, 100)),
+    "silu of a transposed": (lambda x: F.silu(x.t()), (200, 100)),
+    "strided": (lambda x: torch.sigmoid(x[:, ::2]) * 2, (200, 200)),
+    "broadcast": (lambda x: torch.addcmul(x, x[0], x[:, :1], value=2.0), (200, 100)),
+    "permuted": (lambda x: F.softplus(x.permute(2, 0, 1)), (20, 30, 40)),
+    "power": (lambda x: x.abs() ** 0.5 * 3 + x**3, (200, 100)),
+    "sine": (lambda x: torch.sin(x * 32) * 2, (200, 100)),
+    "expanded": (lambda x: F.softmax(x[:1].expand(64, 100), -1), (64, 100)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("count", [1, 3])
+def test_values_and_gradients_are_those_of_float64(name, count):
+    function, shape = CASES[name]
+    before = threads.count()
+    threads.set_count(count)
+    try:
+        torch.manual_seed(0)
+        wide = torch.randn(shape).double().requires_grad_()
+        x = wide.detach().float().requires_grad_()
+        weights = torch.randn(function(wide).shape, dtype=torch.float64)
+        exact, found = function(wide), function(x)
+        (exact * weights).sum().backward()
+        (found * weights.float()).sum().backward()
+    finally:
+        threads.set_count(before)
+    np.testing.assert_allclose(found.detach().numpy(), exact.detach().numpy(), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(x.grad.numpy(), wide.grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "gelu", "broadcast"])
+def test_half_precision_is_float32_rounded_once(dtype, name):
+    function, shape = CASES[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(dtype)
+    found, exact = function(x), function(x.float())
+    assert found.dtype is dtype
+    step = torch.finfo(dtype).eps
+    torch_error = ((found.float() - exact).abs() / exact.abs().clamp(min=1e-3)).max().item()
+    assert torch_error <= step
+
+
+def test_a_kernel_runs_from_its_object_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("EMBER_CACHE", str(tmp_path))
+    monkeypatch.setattr(native, "_builtins", {})
+    x = torch.linspace(-3, 3, 3 * LARGE // 2)
+    first = run_gelu(x)
+    (kept,) = (tmp_path / "kernels").glob("*.o")
+    whole = kept.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-1] + bytes([whole[-1] ^ 1])):
+        kept.write_bytes(damaged)
+        native._builtins.clear()
+        assert torch.equal(run_gelu(x), first)
+        assert kept.read_bytes() == whole  # rebuilt
+    native._builtins.clear()
+    stamp = kept.stat().st_mtime_ns
+    assert torch.equal(run_gelu(x), first)
+    assert kept.stat().st_mtime_ns == stamp  # read, not written again
+
+
+def test_a_disk_that_takes_nothing_costs_only_the_cache(tmp_path, monkeypatch):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    monkeypatch.setenv("EMBER_CACHE", str(blocked))
+    monkeypatch.setattr(native, "_builtins", {})
+    x = torch.linspace(-3, 3, 3 * LARGE // 2)
+    expected = 0.5 * x * (1 + torch.erf(x / 2**0.5))
+    np.testing.assert_allclose(run_gelu(x).numpy(), expected.numpy(), atol=1e-6)
+
+
+def run_gelu(x):
+    """gelu by a plan made anew, so that its kernel is looked for."""
+    OPS["gelu"].plans.clear()
+    return F.gelu(x)
+
+
+@pytest.mark.parametrize("bits", ["128", "256", "512"])
+def test_vectors_of_every_width_agree(bits, monkeypatch):
+    x = torch.linspace(-5, 5, 2 * LARGE + 3)
+    expected = run_gelu(x)
+    monkeypatch.setenv("EMBER_VECTOR_BITS", bits)
+    assert native.vector_bytes() == int(bits) // 8
+    assert torch.equal(run_gelu(x), expected)
+    OPS["gelu"].plans.clear()
+
+
+def test_an_error_in_a_thread_is_raised_here():
+    def part(begin, end):
+        if begin:
+            raise ValueError("beyond")
+
+    before = threads.count()
+    threads.set_count(2)
+    try:
+        with pytest.raises(ValueError, match="beyond"):
+            threads.split(part, 100, 1)
+        seen = []
+        threads.split(lambda begin, end: seen.append((begin, end)), 100, 1)
+        assert sorted(seen) == [(0, 50), (50, 100)]
+    finally:
+        threads.set_count(before)
+
+
+def test_exact_calls_are_those_without_sums_and_functions():
+    def exact(name):
+        op = OPS[name]
+        assert isinstance(op, FormulaOp)
+        return {compiled.is_exact(plan.call) for plan in op.plans.values()}
+
+    x = torch.randn(LARGE)
+    for name in ("gelu", "lerp", "sigmoid"):
+        OPS[name].plans.clear()
+    F.gelu(x), torch.lerp(x, x, 0.3), torch.sigmoid(x)
+    assert exact("lerp") == {True}
+    assert exact("gelu") == exact("sigmoid") == {False}

@@ -1,109 +1,279 @@
-"""Formulas compiled with LLVM, for large contiguous arrays: one pass over memory instead of one for
-each operation.
+"""Formulas compiled with LLVM, for arrays that are large enough: one pass over memory instead of
+one for each operation, and row programs that keep their row in the cache.
 
-A kernel is compiled when a call comes for the second time, and kept by its text. What cannot be
-compiled (other dtypes, functions that are no instructions, broadcast or strided operands) is
-evaluated with NumPy.
+What cannot be compiled (integers, float64's transcendentals, rare functions) is evaluated with
+NumPy. Operands whose dtype or strides do not suit a kernel are copied first.
 """
 
 from __future__ import annotations
 
-import ctypes
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from ember.dtypes import bool_, float32, float64
+import numpy as np
+
+from ember.backends.cpu import threads
+from ember.backends.cpu.kernels import LARGE_ENOUGH
+from ember.backends.cpu.native import builtin, vector_bytes
+from ember.dtypes import HALF, bfloat16, bool_, float16, float32, float64
 from ember.kernel.array import Array, Spec
 from ember.kernel.call import MapCall
-from ember.scalar.llvm_text import Operand, count_operations, loop_text, supported
+from ember.kernel.loops import (
+    ACROSS,
+    ALONG,
+    FLAT,
+    Kernel,
+    Operand,
+    kernel_text,
+    scratch_elements,
+)
+from ember.layout import contiguous_strides
+from ember.scalar.approximations import FUNCTIONS
+from ember.scalar.expr import topological
+from ember.scalar.lowering import is_costly, supported
 
 LARGE = 1 << 14  # elements from which a compiled loop beats NumPy's passes
-SCALARS = {float32: "float", float64: "double"}
-NUMBERS = {float32: ctypes.c_float, float64: ctypes.c_double}
-BYTES = 64  # of a vector; the code generator splits it where the host's are narrower
+LARGE_ROWS = LARGE_ENOUGH  # for row programs, and half precision, which NumPy is slow at
+SHORTEST = 8  # inner loops shorter than this are NumPy's
+ELEMENTS = {float32: "float", float64: "double", float16: "half", bfloat16: "bfloat", bool_: "bool"}
+GRAIN = 1 << 16  # operations that are worth another thread
 
-_kernels: dict[str, Any] = {}
-_engines: list[Any] = []  # keep the compiled code alive
+
+class Geometry(NamedTuple):
+    """How a call's dims become a kernel's: its form, lengths of the row dims and outer dims, and
+    the strides of every array along them."""
+
+    form: str
+    row: int  # length of the last row dim
+    repeats: int  # of the row dim before it
+    outer: tuple[int, ...]
+    strides: list[list[int]]  # an array each: last row dim, the one before, outer dims
+
+    def table(self) -> Any:
+        """The geometry as a kernel reads it."""
+        flat = [self.row, self.repeats, *self.outer]
+        for strides in self.strides:
+            flat += strides
+        return np.array(flat, np.int64)
+
+
+class Given(NamedTuple):
+    """An operand of the call: its element type in the kernel, its strides spread over the result's
+    shape, and the dtype it is copied to first, or None."""
+
+    element: str
+    strides: tuple[int, ...]
+    copied: Any
 
 
 def plan(call: MapCall) -> Callable[..., None] | None:
     """A function of (operands, outs) that runs a call compiled, or None where it has to be
     evaluated."""
-    if not _eligible(call):
+    arithmetic = float32 if call.compute in HALF else call.compute
+    if arithmetic not in (float32, float64) or not _is_worth_it(call):
         return None
-    operands = [
-        Operand(name, _kind(spec)) for name, spec in zip(call.names, call.in_specs, strict=True)
+    out = call.out_specs[0]
+    given = [_given(s, n, call, arithmetic) for s, n in zip(call.in_specs, call.names, strict=True)]
+    if None in given or not _outs_fit(call):
+        return None
+    booleans = frozenset(
+        n for n, g in zip(call.names, given, strict=True) if g and g.element == "bool"
+    )
+    scalar = ELEMENTS[arithmetic]
+    if not supported(call.roots, booleans, scalar):
+        return None
+    arrays = [g for g in given if g is not None and g.element != "number"]
+    targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
+    geometry = _geometry(out.shape, call.axes, arrays, targets)
+    return None if geometry is None else _runner(call, scalar, given, geometry)
+
+
+def is_exact(call: MapCall) -> bool:
+    """Whether a compiled call gives the very bits that its evaluation gives: no sums, whose order
+    differs, and no functions, whose last bit may."""
+    inexact = {*FUNCTIONS, "pow", "row_sum"}
+    return not any(n.op in inexact for n in topological(call.roots))
+
+
+def _is_worth_it(call: MapCall) -> bool:
+    out = call.out_specs[0]
+    operations = sum(n.op not in ("var", "const", "stop") for n in topological(call.roots))
+    small = LARGE_ROWS if call.axes or call.compute in HALF else LARGE
+    if out.numel < small:
+        return False
+    return operations > 1 or call.compute in HALF or any(is_costly(r) for r in call.roots)
+
+
+def _given(spec: Any, name: str, call: MapCall, arithmetic: Any) -> Given | None:
+    if not isinstance(spec, Spec):
+        return None if spec is complex else Given("number", (), None)
+    shape = call.out_specs[0].shape
+    strides = (0,) * (len(shape) - len(spec.shape)) + tuple(
+        0 if size == 1 else stride for size, stride in zip(spec.shape, spec.strides, strict=True)
+    )
+    kept = name in call.keeps
+    if spec.dtype is bool_ and kept:
+        return Given("bool", strides, None)
+    direct = spec.dtype is arithmetic or (
+        spec.dtype in HALF and arithmetic is float32 and (kept or spec.dtype is call.compute)
+    )
+    if direct:
+        return Given(ELEMENTS[spec.dtype], strides, None)
+    if kept or spec.dtype.is_complex:
+        return None
+    return _copied(Given(ELEMENTS[arithmetic], strides, arithmetic.numpy), spec, shape)
+
+
+def _copied(given: Given, spec: Spec, shape: tuple[int, ...]) -> Given:
+    """The operand as the copy of it that a kernel reads."""
+    own = contiguous_strides(spec.shape)
+    strides = (0,) * (len(shape) - len(spec.shape)) + tuple(
+        0 if size == 1 else stride for size, stride in zip(spec.shape, own, strict=True)
+    )
+    return Given(given.element, strides, given.copied or spec.dtype.numpy)
+
+
+def _outs_fit(call: MapCall) -> bool:
+    shape = call.out_specs[0].shape
+    return all(s.dtype in ELEMENTS and s.shape == shape for s in call.out_specs)
+
+
+def _geometry(
+    shape: tuple[int, ...], axes: tuple[int, ...], arrays: list[Given], targets: list[Spec]
+) -> Geometry | None:
+    """The geometry of a call; None where no form fits it."""
+    order = sorted(range(len(shape)), key=lambda d: -targets[0].strides[d])
+    if axes:
+        order = list(range(len(shape)))
+    every = [g.strides for g in arrays] + [t.strides for t in targets]
+    dims = _collapsed(shape, order, set(axes), every)
+    if not dims:
+        return None
+    last = dims[-1]
+    if any(last.strides[len(arrays) + i] != 1 for i in range(len(targets))):
+        return None
+    if any(last.strides[i] not in (0, 1) for i in range(len(arrays))):
+        return None
+    if not axes:
+        return _map_geometry(dims)
+    rows, outer = [d for d in dims if d.is_row], [d for d in dims if not d.is_row]
+    if len(rows) > 2 or last.size < SHORTEST:
+        return None
+    before = rows[0] if len(rows) == 2 else Dim(1, [0] * len(every), True)
+    inner = rows[-1]
+    form = ALONG if last.is_row else ACROSS
+    strides = [
+        [inner.strides[i], before.strides[i], *(d.strides[i] for d in outer)]
+        for i in range(len(every))
     ]
-    if not supported(call.roots, operands):
+    return Geometry(form, inner.size, before.size, tuple(d.size for d in outer), strides)
+
+
+class Dim(NamedTuple):
+    """A dim, or several that are walked as one, with every array's stride along it."""
+
+    size: int
+    strides: list[int]
+    is_row: bool
+
+
+def _collapsed(
+    shape: tuple[int, ...], order: list[int], axes: set[int], every: list[tuple[int, ...]]
+) -> list[Dim]:
+    """The dims in an order, neighbours that all arrays walk alike made one."""
+    dims: list[Dim] = []
+    for d in order:
+        if shape[d] == 1:
+            continue
+        strides = [s[d] for s in every]
+        if dims and dims[-1].is_row == (d in axes):
+            above = dims[-1]
+            if all(a == s * shape[d] for a, s in zip(above.strides, strides, strict=True)):
+                dims[-1] = Dim(above.size * shape[d], strides, above.is_row)
+                continue
+        dims.append(Dim(shape[d], strides, d in axes))
+    return dims
+
+
+def _map_geometry(dims: list[Dim]) -> Geometry | None:
+    inner, outer = dims[-1], dims[:-1]
+    if inner.size < SHORTEST:
         return None
-    scalar, lanes = SCALARS[call.compute], BYTES // call.compute.itemsize
-    count = call.out_specs[0].numel
-    found: list[Any] = []
+    strides = [
+        [inner.strides[i], 0, *(d.strides[i] for d in outer)] for i in range(len(inner.strides))
+    ]
+    form = ALONG if outer else FLAT
+    return Geometry(form, inner.size, 1, tuple(d.size for d in outer), strides)
+
+
+def _runner(
+    call: MapCall, scalar: str, given: list[Any], geometry: Geometry
+) -> Callable[..., None]:
+    column = len(geometry.outer) + 1  # where a stride along the vectors stands
+    which = column if geometry.form == ACROSS else 0
+    table, names = iter(geometry.strides), []
+    for name, one in zip(call.names, given, strict=True):
+        wide = one.element == "number" or next(table)[which] == 1
+        names.append(Operand(name, one.element, wide))
+    size = 4 if scalar == "float" else 8
+    compiled: list[Any] = []
+    outs_elements = tuple(ELEMENTS[s.dtype] for s in call.out_specs)
+    positions = [i for i, g in enumerate(given) if g.element != "number"]
+    copies = [given[i].copied for i in positions]
+    numbers = [i for i, g in enumerate(given) if g.element == "number"]
+    layout = geometry.table()
+
+    def compile_now() -> None:
+        lanes = vector_bytes() // size
+        kernel = Kernel(
+            call.roots,
+            tuple(names),
+            outs_elements,
+            scalar,
+            lanes,
+            geometry.form,
+            len(geometry.outer),
+        )
+        scratch = scratch_elements(kernel, geometry.row * geometry.repeats)
+        work = sum(10 if is_costly(n) else 1 for n in topological(call.roots))
+        compiled.append(builtin(kernel_text(kernel)))
+        compiled.append((scratch, _count(geometry, lanes), work))
 
     def run(values: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
-        if not found:
-            types = [
-                NUMBERS[call.compute] if o.kind == "number" else ctypes.c_void_p for o in operands
-            ]
-            types += [ctypes.c_void_p] * len(outs)
-            found.append(_kernel(loop_text(call.roots, operands, scalar, lanes), types))
-        given = [v.host().ctypes.data if isinstance(v, Array) else v for v in values]
-        found[0](count, *given, *(out.host().ctypes.data for out in outs))
+        if not compiled:
+            compile_now()
+        kernel, (scratch, count, work) = compiled
+        arguments: list[Any] = []
+        for position, copied in zip(positions, copies, strict=True):
+            nd = values[position].host()
+            arguments.append(nd if copied is None else np.ascontiguousarray(nd, copied))
+        arguments += [out.host() for out in outs]
+        arguments += [_number(values[i]) for i in numbers]
+        arguments.append(layout)
+        each = work if geometry.form == FLAT else work * geometry.row * geometry.repeats
+        grain = max(1, GRAIN // each)
+        kind = np.float32 if scalar == "float" else np.float64
+
+        def part(begin: int, end: int) -> None:
+            kernel(*arguments, np.empty(scratch, kind), begin, end)
+
+        threads.split(part, count, grain)
 
     return run
 
 
-def _eligible(call: MapCall) -> bool:
-    out = call.out_specs[0]
-    if (
-        call.compute not in SCALARS
-        or call.axes
-        or out.numel < LARGE
-        or count_operations(call.roots) < 2
-    ):
-        return False
-    for spec in call.out_specs:
-        if (
-            spec.dtype not in (call.compute, bool_)
-            or not spec.contiguous
-            or spec.shape != out.shape
-        ):
-            return False
-    for spec, name in zip(call.in_specs, call.names, strict=True):
-        if isinstance(spec, Spec):
-            fits = spec.dtype is call.compute or (spec.dtype is bool_ and name in call.keeps)
-            if not (fits and spec.contiguous and spec.shape == out.shape):
-                return False
-        elif spec is complex:
-            return False
-    return True
+def _count(geometry: Geometry, lanes: int) -> int:
+    """What begin and end count to."""
+    if geometry.form == FLAT:
+        return geometry.row
+    if geometry.form == ALONG:
+        return math.prod(geometry.outer)
+    return math.prod(geometry.outer[:-1]) * -(-geometry.outer[-1] // lanes)
 
 
-def _kind(spec: Any) -> str:
-    if not isinstance(spec, Spec):
-        return "number"
-    return "bool" if spec.dtype is bool_ else "array"
-
-
-def _kernel(text: str, types: list[Any]) -> Any:
-    """The compiled function of a module's text."""
-    found = _kernels.get(text)
-    if found is None:
-        import llvmlite.binding as llvm
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(),
-            features=llvm.get_host_cpu_features().flatten(),
-            opt=2,
-            jit=True,
-        )
-        module = llvm.parse_assembly(text)
-        module.verify()
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
-        _engines.append(engine)
-        signature = ctypes.CFUNCTYPE(None, ctypes.c_int64, *types)
-        found = _kernels[text] = signature(engine.get_function_address("kernel"))
-    return found
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -3,13 +3,13 @@ NumPy source."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ember.backends.base import Kernels
-from ember.backends.cpu import compiled
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
 from ember.dtypes import HALF, bfloat16, bool_, complex32, complex64, float32
@@ -19,6 +19,7 @@ from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
 from ember.scalar.evaluate import compile_numpy, constant, numpy_function, single_ufunc
 
 Runner = Callable[..., Any]
+LARGE_ENOUGH = 1 << 12  # elements from which a formula may be worth compiling
 
 
 class CpuKernels(Kernels):
@@ -53,7 +54,13 @@ def _prepare_map(call: MapCall) -> Runner:
         for spec, name in zip(call.in_specs, call.names, strict=True)
     ]
     out = call.out_specs[0]
-    if ufunc is not None and not call.writes and _is_direct(call, casts, compute, ufunc):
+    half = call.compute in HALF
+    loop = _loop(call) if half else None
+    if loop is None and ufunc is not None and not call.writes:
+        direct = _is_direct(call, casts, compute, ufunc)
+    else:
+        direct = False
+    if direct:
         return _unary(ufunc, out) if len(casts) == 1 else _binary(ufunc, out)
     function = (
         ufunc
@@ -61,14 +68,25 @@ def _prepare_map(call: MapCall) -> Runner:
         else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
     )
     runner = _writing(function, casts, call) if call.writes else _general(function, casts, call)
-    loop = compiled.plan(call)
-    return runner if loop is None else _compiled_when_seen_again(runner, loop, call)
+    if loop is None and not half:
+        loop = _loop(call)
+    return runner if loop is None else _compiled(runner, loop, call)
 
 
-def _compiled_when_seen_again(evaluate: Runner, loop: Callable[..., None], call: MapCall) -> Runner:
-    """The first call is evaluated, so that nothing waits for a compiler that may not be worth
-    it."""
-    seen: list[bool] = []
+def _compiler() -> Any:
+    """The module that compiles formulas: loaded when a large array needs it."""
+    return importlib.import_module("ember.backends.cpu.compiled")
+
+
+def _loop(call: MapCall) -> Callable[..., None] | None:
+    """The compiled form of a call; None where it has to be evaluated."""
+    return None if call.out_specs[0].numel < LARGE_ENOUGH else _compiler().plan(call)
+
+
+def _compiled(evaluate: Runner, loop: Callable[..., None], call: MapCall) -> Runner:
+    """A call that runs compiled. Where that gives the very bits of the evaluation, the first call
+    is evaluated, so that nothing waits for a compiler that may not be worth it."""
+    seen: list[bool] = [] if _compiler().is_exact(call) else [True]
     specs, writes = call.out_specs, call.writes
 
     def run(*operands: Any) -> Any:

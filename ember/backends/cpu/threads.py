@@ -1,0 +1,73 @@
+"""One pool of threads for the project's own kernels: `split` divides a range among them.
+
+Kernels let other threads run while they work, so Python's threads do. A forked child starts its own
+pool.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+_pool: dict[str, Any] = {"executor": None, "count": None}
+
+
+def count() -> int:
+    """How many threads kernels use: what `set_count` said, OMP_NUM_THREADS, or the CPUs there
+    are."""
+    if _pool["count"] is None:
+        named = os.environ.get("OMP_NUM_THREADS", "")
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+        _pool["count"] = (
+            int(named) if named.isdigit() and int(named) else (available or os.cpu_count() or 1)
+        )
+    found: int = _pool["count"]
+    return found
+
+
+def set_count(threads: int) -> None:
+    """Let kernels use so many threads."""
+    _forget()
+    _pool["count"] = threads
+
+
+def _forget() -> None:
+    executor, _pool["executor"] = _pool["executor"], None
+    if executor is not None:
+        executor.shutdown(wait=False)
+
+
+def _executor(workers: int) -> Any:
+    if _pool["executor"] is None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        _pool["executor"] = ThreadPoolExecutor(workers, thread_name_prefix="ember")
+    return _pool["executor"]
+
+
+def split(part: Callable[[int, int], None], size: int, grain: int) -> None:
+    """Run part(begin, end) over the whole of range(size), in pieces of at least `grain`, on as many
+    threads as that gives work to; what a piece raises is raised here."""
+    pieces = min(count(), size // max(grain, 1)) if size > grain else 1
+    if pieces <= 1:
+        part(0, size)
+        return
+    executor = _executor(count() - 1)
+    bounds = [size * i // pieces for i in range(pieces + 1)]
+    futures = [executor.submit(part, bounds[i], bounds[i + 1]) for i in range(1, pieces)]
+    try:
+        part(bounds[0], bounds[1])
+    finally:
+        for future in futures:
+            future.exception()
+    for future in futures:
+        future.result()
+
+
+def _after_fork() -> None:
+    _pool["executor"] = None  # its threads stayed with the parent
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
