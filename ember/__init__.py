@@ -74,6 +74,7 @@ _SUBMODULES = frozenset(
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
     "serialization": "save load",
+    "func": "vmap",
     "autograd.anomaly": "is_anomaly_enabled is_anomaly_check_nan_enabled",
     "storage": "Storage TypedStorage UntypedStorage from_file is_storage",
     "core.generator": "Generator default_generator",

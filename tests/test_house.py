@@ -41,6 +41,7 @@ ORDER = {
 OPEN_LEVEL = 7
 # Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
 STANDS_ON = {
+    "func": {"nn"},  # functional_call and ensembles are of modules
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
     "_dynamo": {"compiler"},  # older names of what is there
     "_inductor": {"compiler"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from ember.autograd.graph import GradientEdge
@@ -119,6 +120,13 @@ def backward(
     The graph is freed unless retain_graph (default: create_graph); create_graph records this pass
     itself.
     """
+    check(
+        not modes.state.levels,
+        RuntimeError,
+        "backward() called inside a functorch transform. This is not supported, please use "
+        "functorch.grad or functorch.vjp instead or call backward() outside of functorch "
+        "transforms.",
+    )
     if grad_variables is not None:
         warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning)
         check(
@@ -187,11 +195,9 @@ def grad(
         )
         if found is not NotImplemented:
             return found
-    check(
-        not is_grads_batched,
-        NotImplementedError,
-        "grad(): is_grads_batched is not supported yet: loop over the batch",
-    )
+    if is_grads_batched:
+        rest = (retain_graph, create_graph, only_inputs, allow_unused, False, materialize_grads)
+        return _for_each(outputs, inputs, grad_outputs, rest)
     grads = _sequence(grad_outputs) if grad_outputs is not None else (None,) * len(outs)
     check(
         not (materialize_grads and allow_unused is False),
@@ -236,6 +242,20 @@ def _fill(
             )
         elif not create_graph and value._requires_grad:
             found[position] = value.detach()
+
+
+def _for_each(outputs: Any, inputs: Any, grad_outputs: Any, rest: Any) -> tuple[Any, ...]:
+    """`grad` for each of a batch of `grad_outputs`, all at once."""
+    vmap = import_module("ember.func").vmap
+    used: list[bool] = []
+
+    def one(grads: Any) -> Any:
+        found = grad(outputs, inputs, grads, *rest)
+        used[:] = [f is not None for f in found]
+        return tuple(f for f in found if f is not None)
+
+    found = iter(vmap(one, randomness="same")(_sequence(grad_outputs)))
+    return tuple(next(found) if is_used else None for is_used in used)
 
 
 def _backward(

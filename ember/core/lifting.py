@@ -66,3 +66,22 @@ def zeros_for(grads: Sequence[Any], shape: tuple[int, ...]) -> Any:
             return grad.new_zeros(shape)
     spec = given[0]._array.spec
     return tensor_of(full(contiguous_spec(shape, spec.dtype, spec.device), 0))
+
+
+def is_batched(value: Any) -> bool:
+    """Whether a value is a tensor that differs between the elements of a batch."""
+    if not modes.SPECIAL[0] or not isinstance(value, Tensor):
+        return False
+    array = value._array
+    while type(array) is LevelArray:
+        if array.batched:
+            return True
+        array = array.value._array
+    return False
+
+
+def whole(value: Any) -> Any:
+    """The tensor of all elements of every batch, for checks of values."""
+    while isinstance(value, Tensor) and type(value._array) is LevelArray:
+        value = value._array.value
+    return value

@@ -33,9 +33,7 @@ class ViewOp(Op):
             found = self.overridden(args, kwargs)
             if found is not NotImplemented:
                 return found
-            frame, values = lifted(self.bind(args, kwargs))
-            if frame is not None:
-                return self._above(frame, values)
+            return self.on_any_level(self.bind(args, kwargs))
         try:
             return self.run(self.bind(args, kwargs))
         except TypeError as error:
@@ -55,6 +53,11 @@ class ViewOp(Op):
         if type(plan) is tuple:
             return self._recorded(tensor, _alias(tensor, plan), values)
         return self._recorded_many(tensor, [_alias(tensor, p) for p in plan], values)
+
+    def on_any_level(self, values: list[Any]) -> Any:
+        """The view of bound arguments, of a whole batch if they belong to one."""
+        frame, values = lifted(values)
+        return self.run(values) if frame is None else self._above(frame, values)
 
     def _above(self, frame: Any, values: list[Any]) -> Any:
         """The view of each element of a batch."""

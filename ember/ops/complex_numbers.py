@@ -7,6 +7,7 @@ from typing import Any
 from ember import dtypes
 from ember.core import dispatch, modes
 from ember.core.dispatch import needs_grad, node_type
+from ember.core.levels import LevelArray
 from ember.core.node import Node, edge_of
 from ember.core.registry import (
     FUNCTION,
@@ -20,7 +21,7 @@ from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import INEXACT
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import spec_of
+from ember.kernel.array import Array, spec_of
 from ember.layout import broadcast_shapes
 from ember.ops.argument_types import check_tensor
 from ember.ops.joining import stack
@@ -44,9 +45,11 @@ def _seen(
     input: Tensor, name: str, shape: Any, strides: Any, dtype: DType, offset: int, back: Any
 ) -> Tensor:
     array = input._array
-    out = tensor_of(
-        type(array)(array.storage, spec_of(shape, strides, dtype, input.device), offset)
-    )
+    if isinstance(array, LevelArray):
+        seen = array.through(view_as_real if name == "view_as_real" else view_as_complex)
+    else:
+        seen = Array(array.storage, spec_of(shape, strides, dtype, input.device), offset)
+    out = tensor_of(seen)
     if modes.state.grad and needs_grad(input):
         node = node_type(PartsNode, name)((edge_of(input),), (out._array.spec,))
         node.back = back

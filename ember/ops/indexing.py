@@ -14,6 +14,7 @@ from ember import dtypes
 from ember.backends.library import Library
 from ember.core.array import full, host_copy
 from ember.core.history import check_write
+from ember.core.lifting import is_batched
 from ember.core.registry import METHOD, composite, library_op
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import META
@@ -154,6 +155,7 @@ def _as_item(item: Any) -> Any:
             item.ndim == 0
             and item.dtype.category == dtypes.INTEGRAL
             and item.dtype is not dtypes.uint8
+            and not is_batched(item)
         ):
             return int(item.item())
         return item
@@ -214,6 +216,12 @@ def _mask_indices(mask: Tensor, out: Tensor, dim: int) -> list[Tensor]:
             f"The shape of the mask {list(mask.shape)} at index {offset} does not match the shape "
             f"of the indexed tensor {list(out.shape)} at index {dim + offset}",
         )
+    check(
+        not is_batched(mask),
+        RuntimeError,
+        "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
+        "batch over indexing with a boolean mask. Use torch.where, or masked_fill.",
+    )
     check(
         mask.device is not META, NotImplementedError, "a mask on meta has no elements to index with"
     )

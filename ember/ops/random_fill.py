@@ -67,6 +67,8 @@ class ZeroGradient(Node):
 
 def draw(target: Tensor, generator: Any, distribution: str, *parameters: Any) -> None:
     """Fill the memory of a tensor from a distribution of backends/cpu/random_fills.py."""
+    if modes.state.levels and _draw_above(target, generator, distribution, parameters):
+        return
     if target.dtype is dtypes.complex32:
         target = view_as_real(target.detach())
     spec = target._array.spec
@@ -81,6 +83,21 @@ def draw(target: Tensor, generator: Any, distribution: str, *parameters: Any) ->
     else:
         specs = tuple(p._array.spec if isinstance(p, Tensor) else p for p in parameters)
         slot.run(Call(distribution, (spec, *specs), (spec,), (0,)), _run, operands)
+
+
+def _draw_above(
+    target: Tensor, generator: Any, distribution: str, parameters: Sequence[Any]
+) -> bool:
+    """Draw as the innermost vmap has it; False where none is in force."""
+    frame = next((f for f in reversed(modes.state.levels) if f.batches), None)
+    if frame is None:
+        return False
+
+    def again(tensor: Tensor, below: Sequence[Any]) -> None:
+        draw(tensor, generator, distribution, *below)
+
+    frame.draw(target, again, parameters, distribution == "permute")
+    return True
 
 
 def _run(array: Any, source: Any, distribution: str, *parameters: Any) -> Any:

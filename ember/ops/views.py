@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember.core.factory import shape_of
+from ember.core.levels import LevelArray
 from ember.core.registry import FUNCTION, METHOD, composite, install_method
 from ember.core.registry import view as view_op
 from ember.core.tensor import Tensor, tensor_of
@@ -47,6 +48,8 @@ def view(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
 def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     """The same bytes as another dtype; the last dim grows or shrinks if sizes differ."""
     array, old, new = self._array, self.dtype.itemsize, dtype.itemsize
+    if isinstance(array, LevelArray):
+        return tensor_of(array.through(lambda value: view_dtype(value, dtype)))
     shape, strides, offset = array.spec.shape, array.spec.strides, array.offset
     if old != new:
         check(

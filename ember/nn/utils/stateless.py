@@ -67,7 +67,11 @@ def _reparametrize_module(
     """Inside, the module holds the given tensors; afterwards its own again."""
     given = parameters_and_buffers
     for tensor in given.values():
-        check(isinstance(tensor, Tensor), TypeError, f"{tensor} is not an instance of torch.Tensor")
+        check(
+            isinstance(tensor, Tensor),
+            TypeError,
+            lambda value=tensor: f"{value} is not an instance of torch.Tensor",
+        )
     full = _with_tied_names(module, given) if tie_weights else dict(given)
     if strict:
         _check_strict(module, full)
