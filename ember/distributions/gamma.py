@@ -47,7 +47,7 @@ class Gamma(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)
         value = ops._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
-        value.detach().clamp_(min=finfo(value.dtype).tiny)  # 0 has no density; no gradient's change
+        value.data.clamp_(min=finfo(value.dtype).tiny)  # 0 has no density; the gradient stays
         return value
 
     def log_prob(self, value: Any) -> Any:
