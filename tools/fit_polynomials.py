@@ -36,10 +36,7 @@ def extremes(errors: list[mp.mpf], wanted: int) -> list[int]:
     bounds = [0]
     bounds += [k for k in range(1, len(errors)) if (errors[k] > 0) != (errors[k - 1] > 0)]
     bounds.append(len(errors))
-    found = [
-        max(range(a, b), key=lambda k: abs(errors[k]))
-        for a, b in pairwise(bounds)
-    ]
+    found = [max(range(a, b), key=lambda k: abs(errors[k])) for a, b in pairwise(bounds)]
     while len(found) > wanted:
         found.pop(0 if abs(errors[found[0]]) < abs(errors[found[-1]]) else -1)
     return found

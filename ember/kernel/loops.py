@@ -21,15 +21,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ember.kernel.elements import load, load_one, mask_below, place, store
+from ember.kernel.python_call import python_call
 from ember.scalar.expr import Expr, topological
 from ember.scalar.lowering import combine, is_boolean, is_costly, lower, select, start
 from ember.scalar.primitives import ROW_REDUCTIONS
 from ember.scalar.vectors import Vectors
 
 FLAT, ALONG, ACROSS = "flat", "along", "across"
-ELEMENTS = {"float": 4, "double": 8, "half": 2, "bfloat": 2, "bool": 1}
-STORED = {"bfloat": "i16", "bool": "i8"}
-DATA = 16  # offset of the data pointer in an ndarray: fixed by NumPy's ABI
 
 
 class Operand(NamedTuple):
@@ -131,7 +130,8 @@ class Loop:
     def text(self) -> str:
         """The whole module."""
         form = {FLAT: self._flat, ALONG: self._rows, ACROSS: self._rows}[self.kernel.form]
-        arrays = [f"ptr %p{i}" for i in range(len(self.arrays) + len(self.kernel.outs))]
+        count = len(self.arrays) + len(self.kernel.outs)
+        arrays = [f"ptr %p{i}" for i in range(count)]
         numbers = [f"{self.kernel.scalar} %n{i}" for i in range(len(self.numbers))]
         form()
         arguments = ", ".join(
@@ -141,61 +141,16 @@ class Loop:
         declared = "\n".join(sorted(self.b.declarations))
         return (
             f"{declared}\ndefine internal void @loop({arguments}) {{\nentry:\n{body}\n"
-            f"  ret void\n}}\n{self._builtin()}"
+            f"  ret void\n}}\n{python_call(count, len(self.numbers), self.kernel.scalar)}"
         )
-
-    def _builtin(self) -> str:
-        """The function that Python calls: it reads the arguments and lets other threads run."""
-        lines, given = [], []
-        arrays = len(self.arrays) + len(self.kernel.outs)
-        total = arrays + len(self.numbers)
-
-        def argument(position: int) -> str:
-            lines.append(f"  %a{position} = getelementptr ptr, ptr %args, i64 {position}")
-            lines.append(f"  %o{position} = load ptr, ptr %a{position}")
-            return f"%o{position}"
-
-        def data(position: int) -> str:
-            given_object = argument(position)
-            lines.append(f"  %f{position} = getelementptr i8, ptr {given_object}, i64 {DATA}")
-            lines.append(f"  %d{position} = load ptr, ptr %f{position}")
-            return f"%d{position}"
-
-        given += [f"ptr {data(i)}" for i in range(arrays)]
-        for i in range(arrays, total):
-            value = argument(i)
-            lines.append(f"  %w{i} = call double @PyFloat_AsDouble(ptr {value})")
-            name = f"%w{i}"
-            if self.kernel.scalar == "float":
-                lines.append(f"  %x{i} = fptrunc double {name} to float")
-                name = f"%x{i}"
-            given.append(f"{self.kernel.scalar} {name}")
-        given += [f"ptr {data(total)}", f"ptr {data(total + 1)}"]
-        for i in (total + 2, total + 3):
-            lines.append(f"  %i{i} = call i64 @PyLong_AsLongLong(ptr {argument(i)})")
-            given.append(f"i64 %i{i}")
-        read = "\n".join(lines)
-        return f"""
-declare double @PyFloat_AsDouble(ptr)
-declare i64 @PyLong_AsLongLong(ptr)
-declare ptr @PyLong_FromLong(i64)
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
-{read}
-  %state = call ptr @PyEval_SaveThread()
-  call void @loop({", ".join(given)})
-  call void @PyEval_RestoreThread(ptr %state)
-  %done = call ptr @PyLong_FromLong(i64 0)
-  ret ptr %done
-}}
-"""
 
     def _flat(self) -> None:
         lanes = self.kernel.lanes
         self._row_values(0)
         self.splats = {
-            o.name: self._load_one(i, f"%p{i}") for i, o in enumerate(self.arrays) if not o.wide
+            o.name: load_one(self.b, o.element, f"%p{i}")
+            for i, o in enumerate(self.arrays)
+            if not o.wide
         }
         pointers = {i: f"%p{i}" for i in range(len(self.arrays) + len(self.kernel.outs))}
         self._vector_loop(0, pointers, "%begin", "%end", unrolled=lanes)
@@ -261,8 +216,7 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
         return self.arrays[array].element if array < count else self.kernel.outs[array - count]
 
     def _place(self, array: int, base: str, offset: str) -> str:
-        kind = STORED.get(self._element(array), self._element(array))
-        return self.b.new(f"getelementptr {kind}, ptr {base}, i64 {offset}")
+        return place(self.b, self._element(array), base, offset)
 
     # loops
 
@@ -294,9 +248,9 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
             b.do(f"store {b.real} {start(b, node.op)}, ptr {self.accumulators[node]}")
         index, after = self._open("repeat", "0", repeats)
         pointers = {}
-        for i, place in starts.items():
+        for i, first in starts.items():
             offset = b.new(f"mul i64 {index}, {self._stride(i, 1)}")
-            pointers[i] = self._place(i, place, offset)
+            pointers[i] = self._place(i, first, offset)
         self.scratch_start = b.new(f"mul i64 {index}, {count}")
         self.scratch_size = b.new(f"mul i64 {count}, {repeats}")
         self.splats = self._splats(stage, pointers)
@@ -320,7 +274,7 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
             return {}
         read = {n.value for n in self._needed(stage) if n.op == "var"}
         return {
-            o.name: self._load_one(i, pointers[i])
+            o.name: load_one(self.b, o.element, pointers[i])
             for i, o in enumerate(self.arrays)
             if not o.wide and o.name in read
         }
@@ -389,7 +343,7 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
         ended = []
         for copy in range(copies):
             at = b.new(f"add i64 {index}, {copy * lanes}") if copy else index
-            mask = self._mask(at, limit) if limit is not None else None
+            mask = mask_below(b, at, limit) if limit is not None else None
             ended.append(self._body(stage, pointers, reductions, at, mask, running[copy]))
         following = b.new(f"add i64 {index}, {copies * lanes}")
         again, last = b.new(f"icmp slt i64 {following}, {end}"), b.label("last")
@@ -421,27 +375,17 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
         """Down a block of columns: one vector a row element, under the block's mask."""
         b = self.b
         reductions = self._reductions(stage)
-        mask = self._mask(self.column, self.columns)
+        mask = mask_below(b, self.column, self.columns)
         index, after = self._open("down", "0", count)
         totals = [b.new(f"load {b.real}, ptr {self.accumulators[n]}") for n in reductions]
         moved = {}
-        for i, place in pointers.items():
+        for i, first in pointers.items():
             offset = b.new(f"mul i64 {index}, {self._stride(i, 0)}")
-            moved[i] = self._place(i, place, offset)
+            moved[i] = self._place(i, first, offset)
         new = self._body(stage, moved, reductions, index, mask, totals)
         for node, total in zip(reductions, new, strict=True):
             b.do(f"store {b.real} {total}, ptr {self.accumulators[node]}")
         self._close(index, after)
-
-    def _mask(self, index: str, limit: str) -> str:
-        b, lanes = self.b, self.kernel.lanes
-        left = b.new(f"sub i64 {limit}, {index}")
-        narrow = b.new(f"trunc i64 {left} to i32")
-        bounded = b.new(f"icmp sgt i64 {left}, {lanes}")
-        few = b.new(f"select i1 {bounded}, i32 {lanes}, i32 {narrow}")
-        wide = b.splat(few, "i32")
-        steps = ", ".join(f"i32 {lane}" for lane in range(lanes))
-        return b.new(f"icmp slt <{lanes} x i32> <{steps}>, {wide}")
 
     # one vector
 
@@ -471,7 +415,9 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
                     b.do(f"store {b.real} {values[node]}, ptr {place}, align 4")
         if stage == self.last:
             for position, root in enumerate(self.kernel.roots):
-                self._store(len(self.arrays) + position, root, values[root], pointers, index, mask)
+                out = len(self.arrays) + position
+                address = self._at(out, pointers, index)
+                store(b, self.kernel.outs[position], values[root], address, mask)
         found = []
         for node, total in zip(reductions, totals, strict=True):
             new = combine(b, node.op, total, values[node.args[0]])
@@ -496,86 +442,13 @@ define ptr @builtin(ptr %self, ptr %args, i64 %count) {{
         operand = self.arrays[position]
         if not operand.wide:
             if self.kernel.form == ACROSS:
-                return self._load_one(position, pointers[position])
+                return load_one(self.b, operand.element, pointers[position])
             return self.splats[name]
-        element = operand.element
-        kind = STORED.get(element, element)
-        at = "0" if self.kernel.form == ACROSS else index
-        place = self._place(position, pointers[position], at)
-        return self._read(element, self._load(kind, ELEMENTS[element], place, mask))
+        return load(self.b, operand.element, self._at(position, pointers, index), mask)
 
-    def _load(self, kind: str, align: int, place: str, mask: str | None) -> str:
-        b, lanes = self.b, self.kernel.lanes
-        vector = f"<{lanes} x {kind}>"
-        if mask is None:
-            return b.new(f"load {vector}, ptr {place}, align {align}")
-        name = f"llvm.masked.load.v{lanes}{_suffix(kind)}.p0"
-        b.declarations.add(f"declare {vector} @{name}(ptr, i32, {b.truth}, {vector})")
-        return b.new(
-            f"call {vector} @{name}(ptr {place}, i32 {align}, {b.truth} {mask}, "
-            f"{vector} zeroinitializer)"
-        )
-
-    def _read(self, element: str, value: str) -> str:
-        """A loaded vector in the computed type."""
-        b, lanes = self.b, self.kernel.lanes
-        if element == "bool":
-            return b.new(f"icmp ne <{lanes} x i8> {value}, zeroinitializer")
-        if element == "half":
-            return b.new(f"fpext <{lanes} x half> {value} to {b.real}")
-        if element == "bfloat":
-            bits = b.new(f"zext <{lanes} x i16> {value} to {b.whole}")
-            return b.from_bits(b.on_bits("shl", bits, b.integer(16)))
-        return value
-
-    def _load_one(self, array: int, place: str) -> str:
-        element = self._element(array)
-        kind = STORED.get(element, element)
-        scalar = self.b.new(f"load {kind}, ptr {place}, align {ELEMENTS[element]}")
-        return self._read(element, self.b.splat(scalar, kind))
-
-    def _store(
-        self,
-        array: int,
-        root: Expr,
-        value: str,
-        pointers: dict[int, str],
-        index: str,
-        mask: str | None,
-    ) -> None:
-        b, lanes = self.b, self.kernel.lanes
-        element = self._element(array)
-        kind = STORED.get(element, element)
-        if element == "bool":
-            value = b.new(f"zext {b.truth} {value} to <{lanes} x i8>")
-        elif element == "half":
-            value = b.new(f"fptrunc {b.real} {value} to <{lanes} x half>")
-        elif element == "bfloat":
-            value = self._to_bfloat(value)
-        at = "0" if self.kernel.form == ACROSS else index
-        place, vector = self._place(array, pointers[array], at), f"<{lanes} x {kind}>"
-        align = ELEMENTS[element]
-        if mask is None:
-            b.do(f"store {vector} {value}, ptr {place}, align {align}")
-            return
-        name = f"llvm.masked.store.v{lanes}{_suffix(kind)}.p0"
-        b.declarations.add(f"declare void @{name}({vector}, ptr, i32, {b.truth})")
-        b.do(f"call void @{name}({vector} {value}, ptr {place}, i32 {align}, {b.truth} {mask})")
-
-    def _to_bfloat(self, value: str) -> str:
-        """Round to nearest, ties to even; NaN stays one."""
-        b, lanes = self.b, self.kernel.lanes
-        bits = b.as_bits(value)
-        odd = b.on_bits("and", b.on_bits("lshr", bits, b.integer(16)), b.integer(1))
-        rounded = b.on_bits("add", b.on_bits("add", bits, b.integer(0x7FFF)), odd)
-        quiet = b.on_bits("or", bits, b.integer(0x400000))
-        chosen = b.select(b.unordered(value, value), quiet, rounded, b.whole)
-        top = b.on_bits("lshr", chosen, b.integer(16))
-        return b.new(f"trunc {b.whole} {top} to <{lanes} x i16>")
-
-
-def _suffix(kind: str) -> str:
-    return {"float": "f32", "double": "f64", "half": "f16"}.get(kind, kind)
+    def _at(self, array: int, pointers: dict[int, str], index: str) -> str:
+        """The address of the vector at an index of the loop."""
+        return self._place(array, pointers[array], "0" if self.kernel.form == ACROSS else index)
 
 
 def kernel_text(kernel: Kernel) -> str:
