@@ -117,12 +117,14 @@ def install() -> None:
         )
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    sys.modules[OWN].__name__ = ALIAS  # libraries that patch names by path ask torch for its own
 
 
 def uninstall() -> None:
     """Undo `install`: later imports of torch look for PyTorch; modules given out stay usable."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+    sys.modules[OWN].__name__ = OWN
     for name in [name for name in sys.modules if name == ALIAS or name.startswith(ALIAS + ".")]:
         own = sys.modules.get(OWN + name[len(ALIAS) :])
         if own is not None and sys.modules[name] is own:

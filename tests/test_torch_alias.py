@@ -33,6 +33,9 @@ assert sys.modules["torch.nn"] is sys.modules["ember.nn"]
 assert torch.__spec__.name == "ember" and torch.nn.__spec__.name == "ember.nn"
 from torch import nn
 assert nn is ember.nn
+assert torch.__name__ == "torch"
+ember.torch_alias.uninstall()
+assert ember.__name__ == "ember"
 """
     )
 

@@ -14,6 +14,7 @@ _MODULES = {
     "loading": ("get_unsafe_globals_in_checkpoint", "load"),
     "saving": ("DEFAULT_PROTOCOL", "save"),
     "location": (
+        "MAP_LOCATION",
         "default_restore_location",
         "location_tag",
         "register_package",

@@ -12,6 +12,7 @@ from ember.errors import check
 
 Tagger = Callable[[Any], str | None]
 Restorer = Callable[[Any, str], Any]
+MAP_LOCATION = Restorer | Device | str | dict[str, str] | None
 _packages: list[tuple[int, Tagger, Restorer]] = []
 
 
