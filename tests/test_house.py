@@ -45,6 +45,7 @@ STANDS_ON = {
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
     "_dynamo": {"compiler"},  # older names of what is there
     "_inductor": {"compiler"},
+    "autograd": {"profiler"},  # its older face
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
     "compiler": {"nn"},  # a compiled module is a module

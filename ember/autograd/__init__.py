@@ -14,6 +14,8 @@ _MODULES = {
     "functional": (),
     "graph": (),
     "anomaly": ("detect_anomaly", "is_anomaly_enabled", "set_detect_anomaly"),
+    "profiler": (),
+    "switches": ("enforce_grad_layout_policy", "set_multithreading_enabled", "variable"),
     "function": ("Function", "FunctionCtx", "once_differentiable"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
@@ -26,6 +28,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "enforce_grad_layout_policy",
     "functional",
     "grad",
     "gradcheck",
@@ -37,6 +40,8 @@ __all__ = [
     "once_differentiable",
     "set_detect_anomaly",
     "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
 ]
 
 
