@@ -1,5 +1,6 @@
 """Losses of scores against classes: negative log-likelihood, cross-entropy, margins."""
 
+from ember.core.lifting import whole
 from ember.core.registry import F, composite, elementwise
 from ember.core.second_order import flat_beyond
 from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
@@ -364,7 +365,7 @@ def _check_targets_inside(target, least, end, message):
     """RuntimeError for a class outside; only asked on the CPU, where the answer costs no wait."""
     if target.device.type == "cpu" and target.numel():
         inside = (target >= least) & (target < end)
-        check(bool(inside.all()), RuntimeError, message)
+        check(bool(whole(inside).all()), RuntimeError, message)
 
 
 @composite(export=F)

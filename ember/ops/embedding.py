@@ -2,6 +2,7 @@
 
 import math
 
+from ember.core.lifting import is_batched, whole
 from ember.core.modes import is_grad_enabled, no_grad
 from ember.core.registry import FUNCTION, F, composite
 from ember.dtypes import int32, int64
@@ -194,7 +195,8 @@ def _check_offsets(offsets, length):
     """RuntimeError for offsets that start after 0 or go beyond the end; only on the CPU."""
     if offsets.device.type != "cpu" or offsets.numel() == 0:
         return
-    first, last = int(offsets[0]), int(offsets.max())
+    offsets = whole(offsets)
+    first, last = int(offsets.select(-1, 0).max()), int(offsets.max())
     check(
         first == 0,
         RuntimeError,
@@ -335,8 +337,15 @@ def one_hot(tensor, num_classes=-1):
         check(num_classes > 0, RuntimeError, message)
         return tensor.new_zeros((*tensor.shape, num_classes))
     if tensor.device.type == "cpu" or num_classes == -1:
-        check(int(tensor.min()) >= 0, RuntimeError, "Class values must be non-negative.")
-        greatest = int(tensor.max())
+        check(
+            num_classes > 0 or not is_batched(tensor),
+            RuntimeError,
+            "When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive "
+            "num_classes argument.",
+        )
+        classes = whole(tensor)
+        check(int(classes.min()) >= 0, RuntimeError, "Class values must be non-negative.")
+        greatest = int(classes.max())
         if num_classes == -1:
             num_classes = greatest + 1
         message = "Class values must be smaller than num_classes."

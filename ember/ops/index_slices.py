@@ -7,6 +7,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
+from ember.core.lifting import is_batched
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -162,7 +163,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
             f"{value.ndim} dimension(s).",
         )
-        if value.requires_grad:
+        if value.requires_grad or is_batched(value):
             mask = index_fill_op(zeros_like(input, dtype=dtypes.bool_), dim, index.long(), True)
             return where_(mask, value.to(input.dtype), input)
         value = value.item()

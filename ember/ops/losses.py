@@ -2,6 +2,7 @@
 
 import math
 
+from ember.core.lifting import whole
 from ember.core.registry import F, composite, elementwise
 from ember.dtypes import FLOATING
 from ember.errors import check
@@ -206,7 +207,7 @@ def binary_cross_entropy(
         # As a comparison that NaN fails. On a GPU the answer would stop the queue, so it is not
         # asked for there.
         message = "all elements of input should be between 0 and 1"
-        check(bool(((input >= 0) & (input <= 1)).all()), RuntimeError, message)
+        check(bool(whole((input >= 0) & (input <= 1)).all()), RuntimeError, message)
     loss = binary_cross_entropy_terms(input, target)
     if weight is not None:
         loss = loss * weight.expand(loss.shape)
@@ -371,7 +372,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
                 differ = [v for v, n in zip(var.shape, input.shape) if v != n]
                 fits = var.dim() == input.dim() and differ == [1]
                 check(fits, ValueError, "var is of incorrect size")
-        negative = bool((var < 0).any())
+        negative = bool(whole(var < 0).any())
         check(not negative, ValueError, "var has negative entry/entries")
     check(reduction in ("none", "mean", "sum"), ValueError, f"{reduction} is not valid")
     # The floor is no function of var: what it cuts still gets a gradient, as in PyTorch.

@@ -7,6 +7,7 @@ from typing import Any
 from ember import dtypes
 from ember.core import modes
 from ember.core.dispatch import needs_grad
+from ember.core.lifting import whole
 from ember.core.tensor import Tensor
 from ember.errors import LinAlgError, check
 from ember.layout import broadcast_shapes
@@ -82,6 +83,7 @@ def batch_of(*tensors: Tensor) -> tuple[int, ...]:
 
 def check_info(name: str, info: Tensor, reason: Any) -> None:
     """LinAlgError, with the reason that `reason(number)` gives, where an int info is not 0."""
+    info = whole(info)
     if info.is_meta or not info.any().item():
         return
     numbers = info.reshape(-1).tolist()

@@ -9,6 +9,7 @@ from typing import Any
 from ember import dtypes
 from ember.backends.library import Library
 from ember.core.dispatch import promoted
+from ember.core.lifting import whole
 from ember.core.registry import FUNCTION, LINALG, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
@@ -225,7 +226,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     if p == "nuc":  # singular values of infinities cannot be found
         inverse = inverse.masked_fill((info > 0).unsqueeze(-1).unsqueeze(-1), 0)
     made = matrix_norm(A, p) * matrix_norm(inverse, p)
-    return made.masked_fill(info > 0, math.inf) if info.any().item() else made
+    return made.masked_fill(info > 0, math.inf) if whole(info).any().item() else made
 
 
 # products

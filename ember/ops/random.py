@@ -10,6 +10,7 @@ from ember.core import modes
 from ember.core.dispatch import attach, find_device, needs_grad, node_type
 from ember.core.factory import finish, new_empty, shape_of
 from ember.core.history import check_write, written
+from ember.core.lifting import whole
 from ember.core.outputs import check_out, fit
 from ember.core.registry import FUNCTION, METHOD, composite
 from ember.core.tensor import Tensor
@@ -415,7 +416,7 @@ def normal(
             "normal expects standard deviation to be non-complex",
         )
         if not std.is_meta:
-            right = bool((std >= 0).all().item())
+            right = bool(whole(std >= 0).all().item())
             check(right, RuntimeError, "normal expects all elements of std >= 0.0")
     check_normal(like.dtype if out is None else out.dtype, 1.0 if isinstance(std, Tensor) else std)
     target = result("normal", out, broadcast_shapes(*(t.shape for t in tensors.values())), like)

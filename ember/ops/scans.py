@@ -6,6 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
+from ember.core.lifting import whole
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.dtypes import FLOATING
@@ -44,7 +45,7 @@ def running_product(input: Tensor, dim: int) -> Spec:
 def _running_product_gradient(g: Tensor, input: Tensor, dim: int, result: Tensor) -> tuple[Tensor]:
     """Reverse sums of g · result over input; for zeros, a recurrence without quotients."""
     conjugate = input.conj() if input.is_complex() else input
-    if not bool((input.detach() == 0).any().item()):
+    if not bool(whole(input.detach() == 0).any().item()):
         product = result.conj() if input.is_complex() else result
         return (reversed_sum(g * product, dim) / conjugate,)
     length = input.shape[dim]

@@ -6,6 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.core.dispatch import floated
+from ember.core.lifting import whole
 from ember.core.registry import FUNCTION, METHOD, composite
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -46,7 +47,7 @@ def cov(
     else:
         total = weights.sum()
         check(
-            bool((total != 0).item()),
+            bool(whole(total != 0).all().item()),
             RuntimeError,
             "cov(): weights sum to zero, can't be normalized",
         )
@@ -87,7 +88,7 @@ def _weights(input: Tensor, fweights: Any, aweights: Any, count: int) -> Any:
             f"but got {weights.numel()} != {count}",
         )
         check(
-            count == 0 or bool((weights >= 0).all().item()),
+            count == 0 or bool(whole(weights >= 0).all().item()),
             RuntimeError,
             f"cov(): {name} cannot be negative",
         )
