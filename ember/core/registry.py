@@ -186,10 +186,13 @@ def view(
     return declare
 
 
-def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> Callable[[Any], Any]:
+def composite(
+    export: int = 0, names: tuple[str, ...] = (), name: str = "", overridden_with: Any = None
+) -> Callable[[Any], Any]:
     """Declare a function over other ops; gradients, devices and capture see through it.
 
-    With OUT it takes `out=` (a tensor, or a tuple of them for several results).
+    With OUT it takes `out=` (a tensor, or a tuple of them for several results). `overridden_with`
+    gives the arguments as overrides see them.
     """
 
     def declare(function: Any) -> Any:
@@ -198,7 +201,8 @@ def composite(export: int = 0, names: tuple[str, ...] = (), name: str = "") -> C
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if modes.SPECIAL[0]:
-                found = overridden(call, args, kwargs)
+                shown = args if overridden_with is None else overridden_with(*args)
+                found = overridden(call, shown, kwargs)
                 if found is not NotImplemented:
                     return found
                 given = [*args, *kwargs.values()]

@@ -78,6 +78,10 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(ScriptModule):
+    """The base of what `script`, `trace` and `load` give for modules."""
+
+
+class ScriptedModule(RecursiveScriptModule):
     """A module seen as a scripted one: the same parameters, buffers and children, and its methods.
 
     What is read or set here is read or set in the original, so the two never differ.
@@ -120,7 +124,10 @@ class RecursiveScriptModule(ScriptModule):
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
 
-    def copy(self) -> RecursiveScriptModule:
+    def _get_name(self) -> str:
+        return "RecursiveScriptModule"
+
+    def copy(self) -> ScriptedModule:
         """A deep copy."""
         from copy import deepcopy
 
@@ -137,7 +144,7 @@ for _special in ("__len__", "__iter__", "__getitem__", "__contains__", "__dir__"
         return getattr(self._original, _special)(*args)
 
     _delegate.__name__ = _special
-    setattr(RecursiveScriptModule, _special, _delegate)
+    setattr(ScriptedModule, _special, _delegate)
 
 
 class RecursiveScriptClass:
@@ -191,7 +198,7 @@ def script(
         return obj
     _tell_once("script")
     if isinstance(obj, Module):
-        return RecursiveScriptModule(obj)
+        return ScriptedModule(obj)
     if isinstance(obj, (dict, list)):
         return obj
     check(callable(obj), RuntimeError, f"torch.jit.script() takes a function, not {obj!r}")

@@ -7,7 +7,7 @@ from typing import Any
 from ember.core import modes
 from ember.core.tensor import Tensor
 from ember.errors import check
-from ember.jit._script import RecursiveScriptModule, ScriptFunction, ScriptModule, _tell_once
+from ember.jit._script import ScriptedModule, ScriptFunction, ScriptModule, _tell_once
 from ember.nn.modules.module import Module
 
 
@@ -33,8 +33,11 @@ class TracedModule(ScriptModule):
     """The base of traced modules, for isinstance."""
 
 
-class TopLevelTracedModule(RecursiveScriptModule, TracedModule):
+class TopLevelTracedModule(ScriptedModule, TracedModule):
     """A module that was traced: it runs its Python code."""
+
+    def _get_name(self) -> str:
+        return str(self.original_name)
 
 
 def is_tracing() -> bool:

@@ -13,7 +13,13 @@ from ember.ops.matmul import matmul
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-@composite(FUNCTION)
+def _one_by_one(equation: Any, *operands: Any) -> tuple[Any, ...]:
+    """The arguments with the operands of an older call, given as one list, apart."""
+    listed = len(operands) == 1 and isinstance(operands[0], (list, tuple))
+    return (equation, *(operands[0] if listed and isinstance(equation, str) else operands))
+
+
+@composite(FUNCTION, overridden_with=_one_by_one)
 def einsum(*args: Any) -> Tensor:
     """Sums of products over the letters that the equation names and its output does not.
 

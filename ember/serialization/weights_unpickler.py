@@ -297,9 +297,9 @@ _ACTIONS: dict[bytes, _Action] = {
     pickle.FRAME: lambda u: u._number(_U8),
     pickle.GLOBAL: _W._find_named_by_line,
     pickle.STACK_GLOBAL: _W._find_named_on_stack,
-    pickle.REDUCE: _W._reduce,
-    pickle.NEWOBJ: _W._new_object,
-    pickle.BUILD: _W._build,
+    pickle.REDUCE: lambda u: u._reduce(),  # these three a subclass may do otherwise
+    pickle.NEWOBJ: lambda u: u._new_object(),
+    pickle.BUILD: lambda u: u._build(),
     pickle.BINPERSID: _W._persistent,
     pickle.MARK: lambda u: u._push(_MARK),
     pickle.POP: lambda u: u._stack.pop(),

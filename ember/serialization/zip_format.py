@@ -108,10 +108,11 @@ class ZipWriter:
 class ZipReader:
     """The records of an archive, by their names without the folder. RuntimeError if it is none.
 
-    `file` is seekable; with `mapping`, a buffer of the whole file, records are views of it.
+    `file` is seekable; with `mapping`, a buffer of the whole file, records are views of it. With
+    `program`, the archive is to be one of TorchScript.
     """
 
-    def __init__(self, file: Any, mapping: Any = None):
+    def __init__(self, file: Any, mapping: Any = None, program: bool = False):
         import zipfile
 
         self._file, self._mapping = file, mapping
@@ -125,11 +126,12 @@ class ZipReader:
         inside = [name for name in names if name.count("/") == 1 and name.endswith("/data.pkl")]
         folder = inside[0].rpartition("/")[0] if inside else ""
         self._prefix = f"{folder}/"
+        is_program = f"{self._prefix}constants.pkl" in names
+        mine, other = ("torch.jit", "torch.load") if program else ("torch.save", "torch.jit.load")
         check(
-            inside and f"{self._prefix}constants.pkl" not in names,
+            inside and is_program == program,
             RuntimeError,
-            "this archive is not one of torch.save: it is a TorchScript program, or has no "
-            "data.pkl. Ember reads what torch.save writes",
+            f"this archive is not one of {mine}: it has no data.pkl, or is one for {other}",
         )
 
     def has(self, name: str) -> bool:
