@@ -377,7 +377,6 @@ class FormulaOp(Op):
         )
 
     # writing
-
     def into(self, values: Sequence[Any], out: Tensor) -> Tensor:
         """The result stored in `out`, resized to fit; RuntimeError if its dtype cannot hold it."""
         return store(self.name, out, lambda: self.run(values), values)

@@ -8,6 +8,8 @@ factorizations, transforms. A program that only moves tensors never pays for the
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -71,7 +73,17 @@ loaders.append(load_rest)
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return NAMESPACES["torch"][name]
-    except KeyError:
-        raise AttributeError(f"module 'ember.ops' has no op {name!r}") from None
+    """`ops.NAME` is `torch.NAME`; any other name is a namespace of operators, as in
+    `torch.ops.aten.add`."""
+    if name not in ("aten", "prims", "load_library", "loaded_libraries"):
+        packets = sys.modules.get("ember.ops.packets")
+        if packets is None or name not in packets._namespaces:
+            try:
+                return NAMESPACES["torch"][name]
+            except KeyError:
+                pass
+    if name.startswith("__") or os.path.exists(f"{__path__[0]}/{name}.py"):
+        raise AttributeError(f"module 'ember.ops' has no op {name!r}")
+    importlib.import_module("ember.ops.aten_forms")
+    packets = importlib.import_module("ember.ops.packets")
+    return getattr(packets, name) if name.startswith("load") else packets.namespace(name)
