@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember import dtypes
+from ember.core.dispatch import overridden
 from ember.core.tensor import Tensor
 from ember.errors import check
 
@@ -99,7 +100,11 @@ def _check_tensor_all(cond: Any, message: Callable[[], Any] | None = None) -> No
 
 
 def _assert(condition: Any, message: str) -> None:
-    """AssertionError(message) unless `condition`."""
+    """AssertionError(message) unless `condition`; a class that overrides functions is asked."""
+    if type(condition) is not Tensor and hasattr(type(condition), "__torch_function__"):
+        found = overridden(_assert, (condition, message), {})
+        if found is not NotImplemented:
+            return
     if not condition:
         raise AssertionError(message)
 
