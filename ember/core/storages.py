@@ -19,6 +19,7 @@ import numpy as np
 from ember import dtypes
 from ember.backends import base
 from ember.core.array import from_host, host_copy, storage_of, to_device
+from ember.core.shared_memory import SharedBlock, block_of, mapping_of
 from ember.core.tensor import address
 from ember.device import CPU, META
 from ember.device import device as Device
@@ -258,10 +259,14 @@ class UntypedStorage:
             cell.lease = fresh.lease
         return self
 
-    def _exchange(self, buffer: Any) -> None:
-        """Put other memory under the tensors: ndarrays of the old memory are forgotten."""
+    def _exchange(self, buffer: Any, holder: Array | None = None) -> None:
+        """Put other memory under the tensors: ndarrays of the old memory are forgotten.
+
+        `holder` is the only array over the storage where the caller knows so: else all are found,
+        which takes milliseconds.
+        """
         self._cell.buffer = buffer
-        for holder in gc.get_referrers(self._cell):
+        for holder in [holder] if holder else gc.get_referrers(self._cell):
             if isinstance(holder, Array):
                 holder.nd = None
 
@@ -270,19 +275,35 @@ class UntypedStorage:
         return True
 
     def share_memory_(self) -> UntypedStorage:
-        """Move the bytes to memory that processes forked from now on share, and return itself."""
+        """Move the bytes to memory that other processes can map, and return itself."""
         if self.device is CPU and self.nbytes() and not self.is_shared():
-            shared = np.frombuffer(mmap.mmap(-1, self.nbytes()), np.uint8)
-            shared[:] = self.bytes()
-            self._exchange(shared)
+            self.shared_block()
         return self
 
+    def shared_block(self, holder: Array | None = None) -> SharedBlock:
+        """The memory block of a storage that is to be shared, moved there if need be.
+
+        `holder` is the only array over the storage where the caller knows so.
+
+        NotImplementedError for memory that the host cannot see.
+        """
+        buffer = self._cell.buffer
+        check(
+            isinstance(buffer, np.ndarray) and buffer.nbytes > 0,
+            NotImplementedError,
+            f"memory on {self.device} cannot be shared between processes: send tensor.cpu()",
+        )
+        block = block_of(buffer)
+        if block is None:
+            block = SharedBlock.create(buffer.nbytes)
+            shared = block.array()
+            shared[:] = self._cell.bytes()
+            self._exchange(shared, holder)
+        return block
+
     def is_shared(self) -> bool:
-        """Whether forked processes share the bytes (those on a GPU they always do)."""
-        root = self._cell.buffer
-        while isinstance(root, np.ndarray):
-            root = root.base
-        return self.is_cuda or isinstance(getattr(root, "obj", root), mmap.mmap)
+        """Whether other processes can map the bytes (those on a GPU they always can)."""
+        return self.is_cuda or mapping_of(self._cell.buffer) is not None
 
     def is_pinned(self, device: Any = "cuda") -> bool:
         """Whether the bytes are page-locked."""

@@ -187,12 +187,12 @@ class TypedStorage(metaclass=_LegacyType):
         return self._wrapped(self._untyped_storage.cuda(device, non_blocking))
 
     def share_memory_(self) -> TypedStorage:
-        """Move the elements to memory that forked processes share, and return itself."""
+        """Move the elements to memory that other processes can map, and return itself."""
         self._untyped_storage.share_memory_()
         return self
 
     def is_shared(self) -> bool:
-        """Whether forked processes share the elements."""
+        """Whether other processes can map the elements."""
         return self._untyped_storage.is_shared()
 
     def is_pinned(self, device: Any = "cuda") -> bool:
@@ -283,12 +283,12 @@ def storage_type(self: Tensor) -> Any:
 
 
 def is_shared(self: Tensor) -> bool:
-    """Whether the tensor's memory is shared with processes forked from now on."""
+    """Whether other processes can map the tensor's memory."""
     return untyped_storage(self).is_shared()
 
 
 def share_memory_(self: Tensor) -> Tensor:
-    """Move the tensor's memory to where processes forked from now on share it."""
+    """Move the tensor's memory to where other processes can map it, and return itself."""
     untyped_storage(self).share_memory_()
     return self
 

@@ -95,6 +95,11 @@ class SimMemory(Memory):
         """Let the storage give its memory back when it dies."""
         storage.lease = Lease(self, storage.nbytes)
 
+    def adopt_foreign(self, storage: Any) -> None:
+        """Give an address to memory that another process has allocated, and counts."""
+        self.take(0)
+        storage.lease = Lease(self, 0)
+
     def read(self, buffer: Any) -> Any:
         """The bytes."""
         return buffer.reshape(-1).view(np.uint8)
@@ -243,6 +248,23 @@ class SimBackend(Backend):
     def uuid(self, index: int) -> str:
         """An identifier that stays with the physical GPU."""
         return f"e3be5000-5151-0000-0000-{self.physical[index]:012x}"
+
+
+def _refuse_after_fork(self: SimMemory, nbytes: int) -> None:
+    raise RuntimeError(
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
+        "must use the 'spawn' start method"
+    )
+
+
+def _forget_in_child() -> None:
+    """What CUDA does: a process forked from one that has used GPUs cannot use them."""
+    if "cuda" in _backends:
+        SimMemory.take = _refuse_after_fork  # type: ignore[method-assign]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def visible(count: int) -> list[int]:
