@@ -43,7 +43,8 @@ OPEN_LEVEL = 7
 STANDS_ON = {
     "func": {"nn"},  # functional_call and ensembles are of modules
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
-    "_dynamo": {"compiler"},  # older names of what is there
+    "_custom_ops": {"library"},  # older names of what is there
+    "_dynamo": {"compiler"},
     "_inductor": {"compiler"},
     "autograd": {"profiler"},  # its older face
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is

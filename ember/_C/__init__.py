@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ember._C.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 from ember.core.asking import no_class_asked as DisableTorchFunctionSubclass
 from ember.core.asking import nobody_asked as DisableTorchFunction
 from ember.core.generator import Generator
@@ -33,6 +34,8 @@ _SUBMODULES = ("_nn", "_functorch", "_autograd", "_fft", "_linalg", "_special")
 __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",
+    "DispatchKey",
+    "DispatchKeySet",
     "Future",
     "Generator",
     "Size",
@@ -40,6 +43,7 @@ __all__ = [
     "SymFloat",
     "SymInt",
     "TensorBase",
+    "_ExcludeDispatchKeyGuard",
     "device",
     "dtype",
     "finfo",
