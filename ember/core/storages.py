@@ -266,9 +266,9 @@ class UntypedStorage:
         which takes milliseconds.
         """
         self._cell.buffer = buffer
-        for holder in [holder] if holder else gc.get_referrers(self._cell):
-            if isinstance(holder, Array):
-                holder.nd = None
+        for found in [holder] if holder else gc.get_referrers(self._cell):
+            if isinstance(found, Array):
+                found.nd = None
 
     def resizable(self) -> bool:
         """True: every storage can change its size."""
