@@ -159,7 +159,7 @@ def copy_into(target: Array, source: Array) -> None:
 
 
 def _copyto(target: Any, source: Any) -> None:
-    if target.dtype.kind in "biufV" and source.dtype.kind not in "biufV":
+    if target.dtype.kind in "iufV" and source.dtype.kind not in "biufV":
         source = source.astype(np.result_type(source.dtype, np.complex64)).real
     np.copyto(target, source, casting="unsafe")
 

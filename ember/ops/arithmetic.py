@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember import dtypes
-from ember.core.dispatch import NUMBERS, promoted
+from ember.core.dispatch import NUMBERS, not_implemented, promoted
 from ember.core.formula import floats, real_part
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, elementwise
 from ember.core.tensor import Tensor
@@ -416,8 +416,29 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return power(base, power_)
 
 
+@elementwise(name="ldexp", accepts=FLOATING, keeps=("other",))
+def scaled_by_power(input: Any, other: Any) -> Any:
+    """input · 2 to the power of whole numbers, which need not be in reach of the dtype."""
+    return p.ldexp(input, other)
+
+
+scaled_by_power.grad = lambda g, input, other: (p.ldexp(g, other), None)
+
+
 @composite(API)
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
-    """input · 2 to the power `other`."""
+    """input · 2 to the power `other`.
+
+    >>> import ember as torch
+    >>> torch.ldexp(torch.tensor([1.0, 3.0]), torch.tensor([2, -1]))
+    tensor([4.0000, 1.5000])
+    """
     check_tensor("ldexp", "input", 1, input)
-    return mul(input, power(2.0, other))
+    check_tensor("ldexp", "other", 2, other)
+    if input.dtype in FLOATING and other.dtype.category < dtypes.FLOAT:
+        if other.dtype is dtypes.bool_:
+            raise not_implemented("ldexp_cpu_exp", other.dtype)
+        return scaled_by_power(input, other)
+    if not other.ndim and input.ndim:
+        other = other.to(promoted((input, other)))
+    return mul(input, power(2.0 + 0j if input.is_complex() else 2.0, other))

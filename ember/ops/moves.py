@@ -23,7 +23,13 @@ from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.kernel.array import Array
 from ember.layout import broadcasts_to, like_strides
-from ember.ops.formats import contiguous_format, memory_format, preserve_format
+from ember.ops.formats import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    memory_format,
+    preserve_format,
+)
 
 
 class CopyNode(Node):
@@ -82,12 +88,20 @@ def contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -
     return clone(self, memory_format=memory_format)
 
 
+def _lies_in(tensor: Tensor, format_: memory_format) -> bool:
+    """Whether a cast leaves the order as it is: for row-major order, unless channels lie last."""
+    if tensor.is_contiguous(format_):
+        return True
+    last = {4: channels_last, 5: channels_last_3d}.get(tensor.ndim)
+    return format_ is contiguous_format and (last is None or not tensor.is_contiguous(last))
+
+
 def _cast(self: Tensor, dtype: DType, copy: bool, format_: memory_format | None) -> Tensor:
     spec = self._array.spec
     if (
         spec.dtype is dtype
         and not copy
-        and (format_ in (None, preserve_format) or self.is_contiguous(format_))
+        and (format_ in (None, preserve_format) or _lies_in(self, format_))
     ):
         return self
     return _recorded("to_copy", self, copy_of(self._array, _strides(self, format_), dtype))

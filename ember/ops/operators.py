@@ -64,6 +64,10 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
 
 def _install(symbol: str, op: Any) -> None:
     def reflected(self: Any, other: Any) -> Any:
+        if not isinstance(self, Tensor) and symbol == "mod":
+            return op(other, self)
+        if not isinstance(self, Tensor) and symbol == "sub":
+            return NotImplemented
         if not isinstance(self, Tensor):
             raise TypeError(
                 f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a "

@@ -213,16 +213,6 @@ _special("airy_ai", "The Airy function Ai.")
 # orthogonal polynomials
 
 
-def _third_kind(x: Any, n: Any) -> Any:
-    n = p.trunc(n)
-    return p.chebyshev_u(x, n) - p.chebyshev_u(x, n - 1)
-
-
-def _fourth_kind(x: Any, n: Any) -> Any:
-    n = p.trunc(n)
-    return p.chebyshev_u(x, n) + p.chebyshev_u(x, n - 1)
-
-
 def _polynomial(name: str, function: Any, shifted: bool = False) -> None:
     def formula(input: Any, n: Any) -> Any:
         return function(2 * input - 1 if shifted else input, n)
@@ -233,7 +223,7 @@ def _polynomial(name: str, function: Any, shifted: bool = False) -> None:
 
 
 for _letter, _function in (
-    ("t", p.chebyshev_t), ("u", p.chebyshev_u), ("v", _third_kind), ("w", _fourth_kind),
+    ("t", p.chebyshev_t), ("u", p.chebyshev_u), ("v", p.chebyshev_v), ("w", p.chebyshev_w),
 ):  # fmt: skip
     _polynomial(f"chebyshev_polynomial_{_letter}", _function)
     _polynomial(f"shifted_chebyshev_polynomial_{_letter}", _function, shifted=True)

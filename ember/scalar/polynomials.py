@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Vector = np.ndarray[Any, Any]
+MANY = 1000
 HERMITE_LIMIT = {"float32": 128, "float64": 512}  # what lies beyond overflows nearly everywhere
 
 
@@ -22,20 +23,26 @@ def _operands(x: Any, n: Any) -> tuple[Vector, Vector, tuple[int, ...]]:
     return x.ravel(), np.trunc(n).astype(np.int64).ravel(), x.shape
 
 
-def _recurrence(x: Vector, n: Vector, first: Vector, step: Callable[..., Any]) -> Vector:
+def _recurrence(
+    x: Vector, n: Vector, first: Vector, step: Callable[..., Any], beyond: str = ""
+) -> Vector:
     """step(k, x, p_k, p_k-1) gives p_k+1, from p_0 = 1 and p_1 = `first`; up to the degree n of
-    each place, or to the first NaN."""
+    each place, or to the first NaN. `beyond` is SciPy's function for many steps."""
     result = np.where(n == 0, np.ones_like(x), np.where(n < 0, np.zeros_like(x), first))
     places = np.flatnonzero((n > 1) & ~np.isnan(first))
     x, n, before, last = x[places], n[places], np.ones_like(x[places]), first[places]
     k = 1
-    while places.size:
+    while places.size and not (beyond and k > MANY):
         before, last = last, step(k, x, last, before)
         k += 1
         going = (n > k) & ~np.isnan(last)
         if not going.all():
             result[places[~going]] = last[~going]
             places, x, n, before, last = (a[going] for a in (places, x, n, before, last))
+    if places.size:
+        import scipy.special
+
+        result[places] = getattr(scipy.special, beyond)(n, x.astype(np.float64))
     return result
 
 
@@ -137,6 +144,13 @@ def hermite_he(x: Any, n: Any) -> Vector:
     return _hermite(x, n, 1)
 
 
+def _fused(a: Vector, b: Vector, c: Vector) -> Vector:
+    """a·b + c, rounded once if of single precision."""
+    if a.dtype == np.float32:
+        return (a.astype(np.float64) * b + c).astype(np.float32)
+    return a * b + c
+
+
 def laguerre_l(x: Any, n: Any) -> Vector:
     """Laguerre polynomials."""
     x, n, shape = _operands(x, n)
@@ -144,7 +158,8 @@ def laguerre_l(x: Any, n: Any) -> Vector:
         x,
         np.where((x == 0) & (n > 0), 0, n),
         1 - x,
-        lambda k, x, last, before: ((k + k + (1 - x)) * last - k * before) / (k + 1),
+        lambda k, x, last, before: _fused(k + k + (1 - x), last, -k * before) / (k + 1),
+        beyond="eval_laguerre",
     )
     return result.reshape(shape)
 
@@ -157,7 +172,8 @@ def legendre_p(x: Any, n: Any) -> Vector:
         x,
         np.where(at_end, 0, n),
         x,
-        lambda k, x, last, before: ((k + k + 1) * x * last - k * before) / (k + 1),
+        lambda k, x, last, before: _fused((k + k + 1) * x, last, -k * before) / (k + 1),
+        beyond="eval_legendre",
     )
     ends = np.where((x > 0) | (n % 2 == 0), 1, -1)
     return np.where(at_end, ends, result).astype(x.dtype).reshape(shape)

@@ -103,7 +103,8 @@ def _power(x: Any, n: Any) -> Any:
     """x to the power n; for integers with n < 0 the integer part of 1 / x^-n, where NumPy
     raises."""
     if np.iscomplexobj(x) and isinstance(n, np.ndarray):
-        return np.exp(np.log(x) * n)  # NaN for 0 to the 0
+        undefined = np.equal(x, 0) & np.equal(n, 0)  # as exp(n · log x)
+        return np.where(undefined, x.dtype.type(complex(np.nan, np.nan)), np.power(x, n))
     if not _is_integral(n) or not np.any(np.less(n, 0)):
         return np.power(x, n)
     inverse = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), 1 - 2 * (n & 1), 0))

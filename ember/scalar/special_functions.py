@@ -11,7 +11,13 @@ def airy_ai(x: Any) -> Any:
     """Airy's function Ai; where SciPy gives up (NaN for huge |x|), its asymptotic form."""
     from scipy.special import airy
 
-    return airy(x)[0]
+    value = airy(x)[0]
+    far = np.isnan(value) & np.isfinite(x)
+    if not far.any():
+        return value
+    size = np.abs(np.asarray(x, np.float64))
+    wave = np.sin(2 / 3 * size * np.sqrt(size) + np.pi / 4) / np.sqrt(np.pi * np.sqrt(size))
+    return np.where(far, np.where(np.less(x, 0), wave, 0), value).astype(np.asarray(x).dtype)
 
 
 def spherical_j0(x: Any) -> Any:
@@ -36,10 +42,12 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def zeta(s: Any, q: Any) -> Any:
-    """Hurwitz's zeta function; NaN at infinite q."""
+    """Hurwitz's zeta function; NaN at infinite q, and where the series is 0 · ∞."""
     from scipy.special import zeta as at_numbers
 
-    return np.where(np.isposinf(q) & np.greater(s, 1), np.nan, at_numbers(s, q))
+    value = at_numbers(s, q)
+    lost = np.equal(value, 0) & np.isinf(np.asarray(s, np.float64) ** 23)
+    return np.where((np.isposinf(q) & np.greater(s, 1)) | lost, np.nan, value)
 
 
 def _share(s: Any, x: Any, value: Any, below: float) -> Any:
