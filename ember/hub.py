@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 from ember.errors import check
 from ember.serialization import load as _load_file
@@ -192,8 +193,6 @@ def load_state_dict_from_url(
     `weights_only=True` reads tensors and plain containers only: for a file you do not trust, since
     reading any other pickle can run code.
     """
-    from urllib.parse import urlparse
-
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else model_dir
     os.makedirs(folder, exist_ok=True)
     name = file_name if file_name is not None else os.path.basename(urlparse(url).path)

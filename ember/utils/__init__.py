@@ -8,7 +8,7 @@ from typing import Any
 from ember.missing import missing_attribute
 from ember.utils import data
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks"]
+__all__ = ["checkpoint", "data", "dlpack", "hooks", "model_zoo"]
 
 
 def __getattr__(name: str) -> Any:
