@@ -52,6 +52,7 @@ _MODULES_THERE = {
     "ember.nn.modules.margin_loss": "torch.nn.modules.loss",
     "ember.nn.modules.parameter_containers": "torch.nn.modules.container",
     "ember.nn.modules.rnn_cells": "torch.nn.modules.rnn",
+    "ember.nn.utils.pruning": "torch.nn.utils.prune",
 }
 _THERE = {here: there for there, here in reversed(_HERE.items())}
 _STORAGE_DTYPES: dict[str, DType] = {f"{t.title}Storage": t for t in LEGACY_DTYPES}

@@ -1,5 +1,9 @@
 """Tools for gradients, parameters and sequences."""
 
+from importlib import import_module
+from typing import Any
+
+from ember.missing import missing_attribute
 from ember.nn.utils import parametrizations, parametrize, rnn, stateless
 from ember.nn.utils.clip_grad import (
     clip_grad_norm,
@@ -16,6 +20,10 @@ from ember.nn.utils.fusion import (
     fuse_linear_bn_weights,
 )
 from ember.nn.utils.init import skip_init
+from ember.nn.utils.memory_format import (
+    convert_conv2d_weight_memory_format,
+    convert_conv3d_weight_memory_format,
+)
 from ember.nn.utils.spectral_norm import remove_spectral_norm, spectral_norm
 from ember.nn.utils.weight_norm import remove_weight_norm, weight_norm
 
@@ -24,6 +32,8 @@ __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "convert_conv2d_weight_memory_format",
+    "convert_conv3d_weight_memory_format",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",
     "fuse_linear_bn_eval",
@@ -41,3 +51,9 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "prune":  # few programs prune: it loads at its first use
+        return import_module("ember.nn.utils.prune")
+    raise missing_attribute("torch.nn.utils", name, lambda: __all__)
