@@ -30,6 +30,11 @@ class _AliasLoader:
         # The import system has just written the alias's spec into a module that is long executed.
         module.__spec__ = self.own_spec
 
+    def get_code(self, name: str) -> Any:
+        """The code of the module, for `python -m torch.distributed.run`."""
+        loader: Any = _spec_of(self.own_name).loader  # type: ignore[union-attr]
+        return loader.get_code(self.own_name)
+
 
 class _AliasFinder:
     """The finder on `sys.meta_path`: for imports, and for `importlib.metadata.version("torch")`."""

@@ -1,0 +1,1 @@
+"""Parts of the launcher under the names that PyTorch has for them; see `ember.distributed.run`."""
