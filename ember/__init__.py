@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C _custom_ops _dynamo _inductor accelerator amp ao autograd backends compiler cpu cuda "
+    "_C _custom_ops _dynamo _functorch _inductor accelerator amp ao autograd backends compiler cpu cuda "
     "devices distributed distributions export fft func functional futures fx hub jit library "
     "linalg masked mps mtia multiprocessing nn onnx optim overrides profiler quantization "
     "quasirandom random serialization signal sparse special storage testing torch_alias "

@@ -42,11 +42,12 @@ OPEN_LEVEL = 7
 # Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
 STANDS_ON = {
     "func": {"nn"},  # functional_call and ensembles are of modules
+    "_functorch": {"func"},  # where libraries import it from
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
     "_custom_ops": {"library"},  # older names of what is there
     "_dynamo": {"compiler"},
     "_inductor": {"compiler"},
-    "autograd": {"profiler"},  # its older face
+    "autograd": {"func", "profiler"},  # dual tensors and batched functions; its older face
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
     "compiler": {"nn"},  # a compiled module is a module

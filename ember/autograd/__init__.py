@@ -11,6 +11,7 @@ from ember.core.tensor import Tensor as Variable
 from ember.missing import missing_attribute
 
 _MODULES = {
+    "forward_ad": (),
     "functional": (),
     "graph": (),
     "anomaly": ("detect_anomaly", "is_anomaly_enabled", "set_detect_anomaly"),
@@ -29,6 +30,7 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "enforce_grad_layout_policy",
+    "forward_ad",
     "functional",
     "grad",
     "gradcheck",

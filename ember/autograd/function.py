@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from ember.core import dispatch, modes
@@ -13,7 +14,7 @@ from ember.core.history import check_write, rebind, written
 from ember.core.node import NO_EDGE, Node, Saved, edge_of
 from ember.core.tensor import Tensor, connected, tensor_of
 from ember.errors import check
-from ember.kernel.array import contiguous_spec
+from ember.kernel.array import Spec, contiguous_spec
 
 
 class FunctionCtx:
@@ -28,6 +29,9 @@ class FunctionCtx:
         self._non_differentiable: tuple[Tensor, ...] = ()
         self._saved: list[Any] | None = None
         self._node: Node | None = None
+        self._for_forward: tuple[Any, ...] = ()
+        self._pushing = False  # whether jvp runs
+        self._specs: tuple[Any, ...] = ()  # of the arguments that are tensors
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep inputs, outputs or intermediate tensors (or None) for backward, guarded against
@@ -42,7 +46,7 @@ class FunctionCtx:
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Kept for forward-mode rules, which are not used here."""
+        """Keep tensors for `jvp`, which finds them in `saved_tensors`."""
         self._for_forward = tensors
 
     def mark_dirty(self, *tensors: Tensor) -> None:
@@ -60,6 +64,8 @@ class FunctionCtx:
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """The tensors of `save_for_backward`. RuntimeError after the graph has been freed."""
+        if self._pushing:
+            return self._for_forward
         if self._saved is None:
             return self._to_save
         assert self._node is not None
@@ -67,6 +73,11 @@ class FunctionCtx:
         return tuple(None if s is None else s.unpack(owner) for s in self._saved)
 
     saved_variables = saved_tensors
+
+
+def zeros(spec: Spec) -> Tensor:
+    """Zeros of a shape."""
+    return tensor_of(full(contiguous_spec(spec.shape, spec.dtype, spec.device), 0))
 
 
 class _FunctionNode(Node):
@@ -86,8 +97,7 @@ class _FunctionNode(Node):
         context, function = self.context, self.function
         if context.materialize_grads:
             grads = [
-                tensor_of(full(contiguous_spec(s.shape, s.dtype, s.device), 0)) if g is None else g
-                for g, s in zip(grads, self.out_specs, strict=True)
+                zeros(s) if g is None else g for g, s in zip(grads, self.out_specs, strict=True)
             ]
         given = [None] * self.places[-1]
         for place, grad in zip(self.places[:-1], grads, strict=True):
@@ -113,6 +123,28 @@ class _FunctionNode(Node):
             None if target is None else result
             for result, (target, _) in zip(results, self.edges, strict=False)
         )
+
+    def push(self, moved: list[Any]) -> list[Any] | None:
+        """The tangents of the results by the user's jvp; None if there is none."""
+        context, function = self.context, self.function
+        if function.jvp is Function.jvp:
+            return None
+        context._pushing = True
+        try:
+            found = function.jvp(context, *self._tangents(moved))
+        finally:
+            context._pushing = False
+        results = found if isinstance(found, (tuple, list)) else (found,)
+        return [results[place] for place in self.places[:-1]]
+
+    def _tangents(self, moved: list[Any]) -> list[Any]:
+        """Zeros for tensors that do not move, if the function wants them."""
+        if not self.context.materialize_grads:
+            return moved
+        return [
+            zeros(spec) if t is None and spec is not None else t
+            for t, spec in zip(moved, self.context._specs, strict=True)
+        ]
 
     def release(self) -> None:
         """Forget saved tensors."""
@@ -176,14 +208,29 @@ class Function:
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """A forward-mode rule; not used here."""
+        """The tangents of forward's results, given those of its arguments. Without it they follow
+        from backward, if that can be differentiated."""
         raise NotImplementedError(
-            "forward-mode rules of autograd.Function are not used: backward mode only"
+            "You must implement the jvp function for custom autograd.Function to use it with "
+            "forward mode AD."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """(results, out_dims) for a whole batch: `info` has batch_size and randomness, `in_dims`
+        the batch's dim of each argument (None for those without)."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap static method "
+            "or set generate_vmap_rule=True."
         )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward, and record it if an argument needs gradients."""
+        if modes.state.levels:
+            found = import_module("ember.autograd.batched_function").apply(cls, args, kwargs)
+            if found is not NotImplemented:
+                return found
         context = FunctionCtx()
         context.needs_input_grad = tuple(isinstance(a, Tensor) and needs_grad(a) for a in args)
         recording = modes.state.grad and any(context.needs_input_grad)
@@ -193,12 +240,13 @@ class Function:
             else:
                 output = cls.forward(*args, **kwargs)
                 cls.setup_context(context, args, output)
-        return _finish(cls, context, args, output, recording)
+        return finished(cls, context, args, output, recording)
 
 
-def _finish(
+def finished(
     cls: Any, context: FunctionCtx, args: Sequence[Any], output: Any, recording: bool
 ) -> Any:
+    """What forward returned, as results of a node where the call is recorded."""
     outputs = list(output) if isinstance(output, (tuple, list)) else [output]
     for dirty in context._dirty:
         if recording and any(dirty is a for a in args):
@@ -214,6 +262,7 @@ def _finish(
         node = _new_node(cls, edges, tuple(outputs[i]._array.spec for i in tensors))
         node.context, node.function, node.places = context, cls, (*tensors, len(outputs))
         context._node = node
+        context._specs = tuple(a._array.spec if isinstance(a, Tensor) else None for a in args)
     made: dict[int, Tensor] = {}
     for index, position in enumerate(tensors):
         given = outputs[position]

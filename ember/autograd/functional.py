@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ember.autograd.backward import grad
@@ -62,10 +63,15 @@ def jacobian(
     strategy: str = "reverse-mode",
 ) -> Any:
     """The derivative of each output element by each input element: shape (*output, *input), nested
-    for tuples."""
+    for tuples. With `vectorize` all rows are computed at once (by columns, in "forward-mode")."""
+    _check_strategy("jacobian", strategy, vectorize, strict, create_graph)
     many_in, xs = _as_tuple(inputs, "jacobian", "inputs")
+    if strategy == "forward-mode":
+        return _by_columns(func, xs, many_in)
     with modes.enable_grad():
         xs = _leaves(xs, create_graph)
+        if vectorize:
+            return _by_rows_at_once(func, xs, many_in, create_graph)
         many_out, ys = _evaluate(func, xs, "jacobian")
         rows_of_all = []
         for y in ys:
@@ -91,6 +97,97 @@ def jacobian(
     return _packed(many_out, result)
 
 
+STRATEGIES = ("forward-mode", "reverse-mode")
+
+
+def _check_strategy(
+    name: str, strategy: str, vectorize: bool, strict: bool, create_graph: bool
+) -> None:
+    check(
+        strategy in STRATEGIES,
+        AssertionError,
+        'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function '
+        'has more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, '
+        'prefer to use "reverse-mode".',
+    )
+    where = f"torch.autograd.functional.{name}"
+    if strategy == "forward-mode":
+        check(
+            not create_graph,
+            NotImplementedError,
+            f'{where}: `create_graph=True` and `strategy="forward-mode"` are not supported '
+            "together (yet). Please either set `create_graph=False` or "
+            '`strategy="reverse-mode"`.',
+        )
+        check(
+            not strict,
+            RuntimeError,
+            f'{where}: `strict=True` and `strategy="forward-mode"` are not supported together '
+            '(yet). Please either set `strict=False` or `strategy="reverse-mode"`.',
+        )
+        check(
+            vectorize,
+            NotImplementedError,
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only "
+            "implemented for `vectorize=True`.",
+        )
+    check(
+        not (vectorize and strict),
+        RuntimeError,
+        f"{where}: `strict=True` and `vectorized=True` are not supported together. Please either "
+        "set `strict=False` or `vectorize=False`.",
+    )
+
+
+def _by_columns(func: Callable[..., Any], xs: tuple[Any, ...], many_in: bool) -> Any:
+    """The Jacobian by forward mode."""
+    which = tuple(range(len(xs)))
+    values = [x.detach() for x in xs]
+    found = import_module("ember.func").jacfwd(func, which, randomness="same")(*values)
+    many_out = not isinstance(found[0], Tensor)
+    rows = found if many_out else (found,)
+    return _packed(many_out, [_packed(many_in, row) for row in rows])
+
+
+def _by_rows_at_once(
+    func: Callable[..., Any], xs: tuple[Any, ...], many_in: bool, create_graph: bool
+) -> Any:
+    """The Jacobian by one backward pass for a batch of unit vectors."""
+    many_out, ys = _evaluate(func, xs, "jacobian")
+    rows = []
+    for y in ys:
+        found: tuple[Any, ...] = (None,) * len(xs)
+        if y.requires_grad and y.numel():
+            units = _units(y)
+            found = grad(
+                y,
+                xs,
+                units,
+                retain_graph=True,
+                create_graph=create_graph,
+                allow_unused=True,
+                is_grads_batched=True,
+            )
+        shapes = [(*y.shape, *x.shape) for x in xs]
+        rows.append(
+            _packed(
+                many_in,
+                [
+                    x.new_zeros(shape) if g is None else g.reshape(shape)
+                    for g, x, shape in zip(found, xs, shapes, strict=True)
+                ],
+            )
+        )
+    return _packed(many_out, rows)
+
+
+def _units(y: Any) -> Any:
+    """The unit vectors of a tensor's elements, each in its shape."""
+    flat = y.detach().new_zeros((y.numel(), y.numel()))
+    flat.diagonal().fill_(1)
+    return flat.reshape((y.numel(), *y.shape))
+
+
 def _stack(column: list[Any], y: Any, x: Any) -> Any:
     if not column:
         return x.new_zeros((*y.shape, *x.shape))
@@ -113,6 +210,7 @@ def hessian(
 ) -> Any:
     """The second derivatives of a function with one number as output: shape (*input, *input),
     nested for tuples."""
+    _check_strategy("hessian", outer_jacobian_strategy, vectorize, strict, create_graph)
     many, _ = _as_tuple(inputs, "hessian", "inputs")
 
     def first(*xs: Any) -> Any:
@@ -122,10 +220,27 @@ def hessian(
             RuntimeError,
             "The Tensor returned by the function given to hessian should contain a single element",
         )
-        found = jacobian(lambda *a: func(*a).reshape(()), xs, create_graph=True, strict=strict)
+        if outer_jacobian_strategy == "forward-mode":
+            which = tuple(range(len(xs)))
+            found = import_module("ember.func").jacrev(lambda *a: func(*a).reshape(()), which)(*xs)
+        else:
+            found = jacobian(
+                lambda *a: func(*a).reshape(()),
+                xs,
+                create_graph=True,
+                strict=strict,
+                vectorize=vectorize,
+            )
         return tuple(found) if many else found[0]
 
-    return jacobian(first, inputs, create_graph=create_graph, strict=strict)
+    return jacobian(
+        first,
+        inputs,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )
 
 
 def _vectors(v: Any, like: tuple[Any, ...], who: str) -> tuple[Any, ...]:

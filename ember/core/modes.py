@@ -31,6 +31,7 @@ class _Modes(threading.local):
     functions_off = 0  # blocks in which classes are not asked for overrides
     modes_off = 0  # nor modes
     saved_hooks: tuple[Any, ...] = ()
+    forward = False  # whether forward mode is on: then recording goes on without gradients
     levels: tuple[Any, ...] = ()  # transforms in force, outermost first: levels.py
 
 
@@ -65,7 +66,7 @@ class _GradMode:
 
     def __enter__(self) -> None:
         self._before.append(state.grad)
-        state.grad = self.enabled
+        state.grad = self.enabled or state.forward
 
     def __exit__(self, *exc: object) -> None:
         state.grad = self._before.pop()
@@ -75,10 +76,11 @@ class _GradMode:
         return type(self)()
 
     def __call__(self, function: Any) -> Any:
-        return _decorated(self, function)
+        return decorated(self, function)
 
 
-def _decorated(context: Any, function: Any) -> Any:
+def decorated(context: Any, function: Any) -> Any:
+    """A function whose calls run in a fresh `context.clone()`."""
     if isinstance(function, type):
         raise TypeError(
             "decorating a class with a grad mode is not supported: decorate its methods"
@@ -143,10 +145,10 @@ class set_grad_enabled(_GradMode):
 
     def __init__(self, mode: bool) -> None:
         self.enabled, self._outer = bool(mode), state.grad
-        state.grad = self.enabled
+        state.grad = self.enabled or state.forward
 
     def __enter__(self) -> None:
-        state.grad = self.enabled
+        state.grad = self.enabled or state.forward
 
     def __exit__(self, *exc: object) -> None:
         state.grad = self._outer
@@ -157,7 +159,7 @@ class set_grad_enabled(_GradMode):
 
     def __call__(self, function: Any) -> Any:
         state.grad = self._outer
-        return _decorated(self, function)
+        return decorated(self, function)
 
 
 class inference_mode(_GradMode):

@@ -66,9 +66,9 @@ def _between(roots: list[Any], tangents: dict[Edge, Any]) -> list[Node]:
 
 def tangent_of(node: Node, moved: list[Any], batch: Any) -> Sequence[Any]:
     """The tangents of a node's outputs, given those of its inputs."""
-    own = getattr(node, "push", None)
+    own = node.push(moved) if hasattr(node, "push") else None
     if own is not None:
-        return own(moved)  # type: ignore[no-any-return]
+        return own  # type: ignore[no-any-return]
     if isinstance(node, Input):
         return moved
     if isinstance(node, ViewNode):

@@ -21,8 +21,8 @@ Argnums = int | tuple[int, ...]
 class Taped:
     """A function run once on a tape: its results, and the edges where its inputs enter."""
 
-    def __init__(self, func: Any, args: Any, kwargs: Any, which: Any):
-        self.frame = GradFrame()
+    def __init__(self, func: Any, args: Any, kwargs: Any, which: Any, forward: bool = False):
+        self.frame = GradFrame(forward)
         with self.frame:
             entered = tuple(self._entered(a) if i in which else a for i, a in enumerate(args))
             self.leaves = [v for i in which for v in tree_flatten(entered[i])[0]]
@@ -278,7 +278,7 @@ def jvp(
     (tensor(9.), tensor(6.))
     """
     _, moved = _check_tangents(primals, tangents)
-    taped = Taped(func, primals, {}, range(len(primals)))
+    taped = Taped(func, primals, {}, range(len(primals)), forward=True)
     result, aux = split_aux(taped.result, has_aux, "jvp(f, primals, tangents)")
     outputs, spec = checked_outputs(result, "jvp(f, primals, tangents)")
     found = tree_unflatten(moved_outputs(taped, outputs, moved), spec)
@@ -294,7 +294,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     >>> jvp_fn(torch.tensor([1., 2.]))
     tensor([1., 2.])
     """
-    taped = Taped(func, primals, {}, range(len(primals)))
+    taped = Taped(func, primals, {}, range(len(primals)), forward=True)
     outputs, spec = checked_outputs(taped.result, "linearize(f, *primals)")
     flat, structure = tree_flatten(primals)
 

@@ -107,7 +107,7 @@ def jacfwd(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         which = chosen(argnums, args)
-        taped = Taped(func, args, kwargs, which)
+        taped = Taped(func, args, kwargs, which, forward=True)
         result, aux = split_aux(taped.result, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = checked_outputs(result, "jvp(f, primals, tangents)")
 

@@ -42,17 +42,22 @@ class Input(Node):
 
 
 class GradFrame(Frame):
-    """A gradient transform in force: ops record inside, whatever the mode outside."""
+    """A gradient transform in force: ops record inside, whatever the mode outside; in forward mode
+    even where gradients are switched off."""
+
+    def __init__(self, forward: bool = False):
+        self.forward = forward
 
     def __enter__(self) -> GradFrame:
         self.batch = innermost()  # on whose level the inputs are, and the tape
         self.enter()
-        self.before = modes.state.grad
-        modes.state.grad = True
+        state = modes.state
+        self.before, self.forward_before = state.grad, state.forward
+        state.grad, state.forward = True, self.forward
         return self
 
     def __exit__(self, *exc: object) -> None:
-        modes.state.grad = self.before
+        modes.state.grad, modes.state.forward = self.before, self.forward_before
         self.leave()
 
     def input(self, value: Any) -> Any:
