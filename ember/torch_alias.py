@@ -52,10 +52,10 @@ class _AliasFinder:
                 if sys._getframe(2).f_globals.get("__name__") == "importlib.util":
                     return None
                 raise ModuleNotFoundError(_missing(name), name=name)
-            is_package = own_spec.submodule_search_locations is not None
+            is_package, origin = own_spec.submodule_search_locations is not None, own_spec.origin
         else:
-            is_package = hasattr(loaded, "__path__")
-        return ModuleSpec(name, _AliasLoader(own_name), is_package=is_package)
+            is_package, origin = hasattr(loaded, "__path__"), getattr(loaded, "__file__", None)
+        return ModuleSpec(name, _AliasLoader(own_name), origin=origin, is_package=is_package)
 
     @staticmethod
     def find_distributions(context: Any = None) -> Any:
