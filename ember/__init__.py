@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C _custom_ops _dynamo _functorch _inductor accelerator amp ao autograd backends compiler cpu cuda "
-    "devices distributed distributions export fft func functional futures fx hub jit library "
+    "_C _custom_ops _dynamo _functorch _inductor accelerator amp ao autograd backends compiler cpu "
+    "cuda devices distributed distributions export fft func functional futures fx hub jit library "
     "linalg masked mps mtia multiprocessing nn onnx optim overrides profiler quantization "
     "quasirandom random serialization signal sparse special storage testing torch_alias "
     "torch_version types utils version xpu".split()
