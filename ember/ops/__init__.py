@@ -29,7 +29,8 @@ LATER = (
     "interpolate grid_sampling embedding dropout attention multi_head_attention recurrent ctc "
     "gates other_signatures solving factorizations eigenvalues lu_factors reflections determinants "
     "least_squares matrix_functions fourier windows quantiles low_rank spectrograms "
-    "sparse_creation sparse_dispatch sparse_math sparse_reduce sparse_products"
+    "quantizing segments eigenpairs grouped_products "
+    "sparse_creation sparse_dispatch sparse_math sparse_reduce sparse_products foreach"
 ).split()
 METHODS_OF_LATER = (
     "_coalesced_ _indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim "
