@@ -67,8 +67,8 @@ class Dirichlet(ExponentialFamily):
     def mode(self) -> Any:
         excess = (self.concentration - 1).clamp(min=0)
         mode = excess / excess.sum(-1, True)
-        flat = (self.concentration < 1).all(dim=-1)  # the density is greatest at a corner
-        corner = one_hot(self.concentration.argmax(-1), excess.shape[-1]).to(mode)
+        flat = (self.concentration < 1).all(dim=-1)  # endless at every corner: the first is given
+        corner = one_hot(ops.zeros_like(flat).long(), excess.shape[-1]).to(mode)
         return ops.where(flat.unsqueeze(-1), corner, mode)
 
     @property
