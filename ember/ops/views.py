@@ -308,7 +308,10 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return _expand(input, shape_of((size,)))
 
 
-install_method("broadcast_to", broadcast_to)
+@composite(METHOD, name="broadcast_to")
+def _broadcast_to(self: Tensor, *size: Any) -> Tensor:
+    """Expanded to a shape, given as ints or as one tuple."""
+    return _expand(self, shape_of(size))
 
 
 # parts
