@@ -7,7 +7,7 @@ from typing import Any
 from ember.core.registry import FUNCTION, METHOD, OUT, composite
 from ember.core.tensor import Tensor
 from ember.errors import check
-from ember.ops import splits, strided, views
+from ember.ops import complex_numbers, splits, strided, views
 from ember.ops.formats import contiguous_format
 
 contiguous = {"memory_format": contiguous_format}
@@ -49,6 +49,8 @@ for _name, _view in {
     "unfold": views.unfold,
     "unsqueeze": views.unsqueeze,
     "view": views.view,
+    "view_as_complex": complex_numbers.view_as_complex,
+    "view_as_real": complex_numbers.view_as_real,
 }.items():
     _copy(f"{_name}_copy", _view)
 

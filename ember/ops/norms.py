@@ -21,6 +21,7 @@ from ember.dtypes import FLOATING
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.layout import wrap_dim, wrap_dims
+from ember.ops.argument_types import check_tensor
 from ember.ops.choices import where_
 from ember.ops.reduce import amax, amin, sum_
 from ember.scalar import primitives as p
@@ -186,3 +187,20 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     norms = _vector_norm("renorm", wide, float(p), rest, True, None)
     factor = where_(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
     return (wide * factor).to(input.dtype)
+
+
+@composite(FUNCTION)
+def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
+    """The `pow`-norm over all dims but one, which stay with size 1; over all for dim=-1.
+
+    >>> import ember as torch
+    >>> torch.norm_except_dim(torch.tensor([[3.0, 4.0], [6.0, 8.0]]))
+    tensor([[ 5.],
+            [10.]])
+    """
+    check_tensor("norm_except_dim", "v", 1, v)
+    if dim == -1:
+        return vector_norm(v, pow)
+    kept = wrap_dim(dim, v.ndim)
+    others = [d for d in range(v.ndim) if d != kept]
+    return vector_norm(v, pow, others, keepdim=True) if others else v.abs()

@@ -6,7 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.dispatch import floated
+from ember.core.dispatch import floated, not_implemented
 from ember.core.reduction import ints_to_int64, truth
 from ember.core.registry import (
     FUNCTION,
@@ -203,6 +203,28 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     total = sum_((input - top).exp(), dims, True).log() if dims else (input - top).exp().log()
     total = total + top
     return total if keepdim else total.reshape(reduced_shape(input.shape, dims, False))
+
+
+@reduction(name="hash_tensor", accepts=frozenset({dtypes.uint64}))
+def xor_of(a: Any, b: Any) -> Any:
+    """The exclusive or of all bits over dims."""
+    return p.bitwise_xor(a, b)
+
+
+@composite(API)
+def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> Tensor:
+    """The exclusive or over `dim` of the elements' bits, as float64 or int64; a uint64.
+
+    >>> import ember as torch
+    >>> torch.hash_tensor(torch.tensor([1, 2, 4]))
+    tensor(7, dtype=torch.uint64)
+    """
+    check_tensor("hash_tensor", "input", 1, input)
+    check(mode == 0, RuntimeError, f"Unknown hash_tensor mode: {mode}")
+    if input.is_complex():
+        raise not_implemented("xor_sum_cpu", input.dtype)
+    wide = dtypes.float64 if input.is_floating_point() else dtypes.int64
+    return xor_of(input.detach().to(wide).view(dtypes.uint64), dim, keepdim)
 
 
 # extremes with their places

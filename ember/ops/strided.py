@@ -55,6 +55,20 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 
 @composite(FUNCTION | METHOD)
+def slice_inverse(
+    input: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """A view of the storage of `input` with the shape, strides and offset of `src`, of which
+    `input` is the slice."""
+    return as_strided(input, src.shape, src.stride(), src.storage_offset())
+
+
+@composite(FUNCTION | METHOD)
 def as_strided_(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """Give a tensor another shape, strides and offset in its storage."""
     return relayout(input, as_strided(input.detach(), size, stride, storage_offset))

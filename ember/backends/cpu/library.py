@@ -24,6 +24,8 @@ MODULES = (
     "indefinite",
     "fourier",
     "random_gradients",
+    "segments",
+    "ctc",
 )
 _found: dict[str, Callable[..., Any]] = {}
 
