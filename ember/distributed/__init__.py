@@ -100,7 +100,7 @@ from ember.missing import missing_attribute
 reduce_op = ReduceOp  # its older name
 _SUBMODULES = frozenset(
     "_composable _functional_collectives _tensor algorithms checkpoint constants device_mesh "
-    "distributed_c10d elastic fsdp launch nn optim pipelining rpc run tensor utils".split()
+    "distributed_c10d elastic fsdp launch nn optim rpc run tensor".split()
 )
 _MODULE_OF = {
     "DeviceMesh": "device_mesh",

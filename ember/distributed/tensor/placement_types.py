@@ -1,0 +1,76 @@
+"""How a tensor lies on the processes of a mesh: descriptions, which libraries compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+
+
+class Placement:
+    """How a tensor lies along one dim of a mesh."""
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether it is cut up (along a dim of its own)."""
+        return False
+
+    def is_replicate(self) -> bool:
+        """Whether all processes have the whole."""
+        return False
+
+    def is_partial(self, reduce_op: str | None = None) -> bool:
+        """Whether the whole is the reduction of what the processes have."""
+        return False
+
+
+@dataclass(frozen=True)
+class Shard(Placement):
+    """Cut up along `dim`, a part for each process."""
+
+    dim: int
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether it is cut up along `dim`."""
+        return dim is None or self.dim == dim
+
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
+
+@dataclass(frozen=True)
+class _StridedShard(Placement):
+    dim: int
+    split_factor: int = 1
+
+    def is_shard(self, dim: int | None = None) -> bool:
+        """Whether it is cut up along `dim`."""
+        return dim is None or self.dim == dim
+
+
+@dataclass(frozen=True)
+class Replicate(Placement):
+    """All processes have the whole."""
+
+    def is_replicate(self) -> bool:
+        """True."""
+        return True
+
+    def __str__(self) -> str:
+        return "R"
+
+
+@dataclass(frozen=True)
+class Partial(Placement):
+    """The whole is the reduction of what the processes have."""
+
+    reduce_op: str = "sum"
+
+    def is_partial(self, reduce_op: str | None = None) -> bool:
+        """Whether it is one (of this reduction)."""
+        return reduce_op is None or self.reduce_op == reduce_op
+
+    def __repr__(self) -> str:
+        return f"Partial({self.reduce_op})"
+
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
