@@ -1,5 +1,5 @@
 """`torch.ao`: of quantization, what is an identity before anything is quantized."""
 
-from ember.ao import quantization
+from ember.ao import nn, quantization
 
-__all__ = ["quantization"]
+__all__ = ["nn", "quantization"]

@@ -6,8 +6,6 @@ and `trace` give back something to call that computes the same numbers, and `loa
 that PyTorch saved and runs them with Ember's ops (`ember/jit/archive.py`).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ember.jit import annotations

@@ -160,6 +160,14 @@ class Archive:
         ]
         return namedtuple(node.name, fields)  # type: ignore[return-value]
 
+    def records(self) -> list[Any]:
+        """The named tuples and enumerations of the archive that were asked for so far."""
+        return [
+            thing
+            for thing in self._things.values()
+            if isinstance(thing, type) and issubclass(thing, (tuple, Enum))
+        ]
+
     # objects
 
     def read_pickle(self, record: str, folder: str) -> Any:
@@ -214,10 +222,9 @@ class _ObjectUnpickler(WeightsUnpickler):
 
     def _reduce(self) -> None:
         arguments, function = self._stack[-1], self._stack[-2]
-        own = isinstance(function, type) and issubclass(function, (tuple, Enum))
-        if own and function.__module__ not in ("builtins", "collections"):
+        if any(function is thing for thing in self._archive.records()):
             del self._stack[-2:]
-            self._push(function(*arguments))
+            self._push(function(*(arguments if isinstance(arguments, tuple) else (arguments,))))
         else:
             super()._reduce()
 

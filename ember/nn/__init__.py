@@ -1,6 +1,16 @@
 """Neural networks: modules, their functions, initialisers and tools."""
 
-from ember.nn import attention, functional, grad, init, modules, parallel, parameter, utils
+from ember.nn import (
+    attention,
+    functional,
+    grad,
+    init,
+    modules,
+    parallel,
+    parameter,
+    quantized,
+    utils,
+)
 from ember.nn.modules import *
 from ember.nn.modules import __all__ as _module_names
 from ember.nn.parallel import DataParallel
@@ -24,6 +34,7 @@ __all__ = [
     "modules",
     "parallel",
     "parameter",
+    "quantized",
     "utils",
     *_module_names,
 ]

@@ -1,6 +1,7 @@
 """Module: the base of every layer and network."""
 
 from collections import OrderedDict
+from importlib import import_module
 
 from ember.core.hooks import RemovableHandle
 from ember.errors import check
@@ -180,6 +181,12 @@ class Module(ModuleRegistration, ModuleTraversal, ModuleHooks, ModuleState, Modu
                 else:
                     parameter.grad.requires_grad_(False)
                 parameter.grad.zero_()
+
+    def compile(self, *args, **kwargs):
+        """Give calls of this module to `torch.compile`, with its arguments; today they run
+        eagerly."""
+        compiler = import_module("ember.compiler")  # a package that stands on this one
+        self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
 
     def _get_name(self):
         return type(self).__name__
