@@ -92,10 +92,12 @@ class CatTransform(Transform):
 
     @constraints.dependent_property
     def domain(self) -> Any:
+        """The set of x."""
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
     def codomain(self) -> Any:
+        """The set of y."""
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -140,8 +142,10 @@ class StackTransform(Transform):
 
     @constraints.dependent_property
     def domain(self) -> Any:
+        """The set of x."""
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
     def codomain(self) -> Any:
+        """The set of y."""
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

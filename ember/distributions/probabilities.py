@@ -65,6 +65,7 @@ class ProbsOrLogits:
 
 
 def exactly_one(probs: Any, logits: Any) -> None:
+    """ValueError unless one of the two is given."""
     check(
         (probs is None) != (logits is None),
         ValueError,
