@@ -4,31 +4,42 @@ import math
 
 import numpy as np
 
-from ember.core.registry import FUNCTION, F, composite, elementwise
+from ember.backends.library import Library
+from ember.core.registry import FUNCTION, F, composite, library_op
 from ember.core.tensor import Tensor
-from ember.dtypes import FLOATING, INTEGRAL, float64
+from ember.dtypes import INTEGRAL
 from ember.errors import check
 from ember.ops.create import from_numpy
 from ember.ops.losses import check_reduction
-from ember.ops.padding import pad
 from ember.ops.pointwise import where_
-from ember.scalar.primitives import eq, exp, log, make, where
 
 
-@elementwise(accepts=FLOATING)
-def log_sum_of_three(a, b, c):
-    """log(e^a + e^b + e^c), where any of them may be −inf."""
-    top = make("maximum", make("maximum", a, b), c)
-    top = where(eq(top, -math.inf), 0, top)
-    return top + log(exp(a - top) + exp(b - top) + exp(c - top))
+@library_op(Library.ctc)
+def ctc(log_probs, labels, may_skip, input_lengths, target_lengths):
+    """−log p(labels) of each sequence, and log p of each beginning of a path."""
+    shape = (*log_probs.shape[:2], labels.shape[1])
+    return log_probs.spec.with_shape((shape[1],)), log_probs.spec.with_shape(shape)
 
 
-def _log_sum_grad(g, a, b, c, result):
-    """Each term's share of the sum; nothing where the sum is zero."""
-    return tuple(where(eq(result, -math.inf), 0, g * exp(x - result)) for x in (a, b, c))
+@library_op(Library.ctc_backward)
+def ctc_backward(grad, log_probs, labels, may_skip, input_lengths, target_lengths, loss, alpha):
+    """The gradient by the scores that the log_probs are the `log_softmax` of."""
+    return log_probs.spec.with_shape(log_probs.shape)
 
 
-log_sum_of_three.grad = _log_sum_grad
+def _ctc_gradient(g, log_probs, labels, may_skip, input_lengths, target_lengths, result):
+    given = (labels, may_skip, input_lengths, target_lengths)
+    return ctc_backward(g[0], log_probs, *given, *result), None, None, None, None
+
+
+def _no_second_gradient(g):
+    raise RuntimeError(
+        "derivative for _ctc_loss_backward is not implemented: ctc_loss has first derivatives only"
+    )
+
+
+ctc.grad = _ctc_gradient
+ctc_backward.grad = _no_second_gradient
 
 
 def _lengths(name, lengths, batch, most):
@@ -97,41 +108,15 @@ def _labels(targets, lengths, blank):
 
 
 def _likelihoods(log_probs, labels, may_skip, input_lengths, target_lengths):
-    """−log p(targets | log_probs) of each sequence, by the forward recursion over steps."""
-    device, (steps, batch, _) = log_probs.device, log_probs.shape
-    width = labels.shape[1]
-    index = from_numpy(labels).to(device).unsqueeze(0).expand(steps, batch, width)
-    emitted = log_probs.gather(2, index).unbind(0)
-    blocked = from_numpy(~may_skip).to(device)
-    ends = from_numpy(np.array(input_lengths)).to(device).unsqueeze(1)
-    later = from_numpy(np.broadcast_to(np.arange(width) > 1, (batch, width)).copy()).to(device)
-    alpha = emitted[0].masked_fill(later, -math.inf)
-    for t in range(1, steps):
-        moved = pad(alpha, (2, 0), value=-math.inf)
-        skipped = moved.narrow(1, 0, width).masked_fill(blocked, -math.inf)
-        total = log_sum_of_three(alpha, moved.narrow(1, 1, width), skipped) + emitted[t]
-        alpha = where_(ends > t, total, alpha)
-    last = from_numpy(2 * target_lengths).to(device).unsqueeze(1)
-    final = alpha.gather(1, last)
-    before = alpha.gather(1, (last - 1).clamp(min=0)).masked_fill(last == 0, -math.inf)
-    never = final.detach().new_full(final.shape, -math.inf)
-    loss = -log_sum_of_three(final, before, never).squeeze(1)
-    started = from_numpy(input_lengths > 0).to(device)
-    empty = from_numpy(np.where(target_lengths == 0, 0.0, math.inf)).to(device, log_probs.dtype)
-    return where_(started, loss, empty)
-
-
-def _with_softmax_term(loss, log_probs, input_lengths):
-    """The loss, whose gradient also holds that of the normalisation of `log_probs`.
-
-    The term added is zero. Its gradient, e^log_probs at the steps that count, makes each step's
-    gradient add up to zero, as PyTorch's does.
-    """
-    steps = np.arange(len(log_probs))[:, None] < input_lengths
-    counted = from_numpy(steps).to(log_probs.device).unsqueeze(-1)
-    value = log_probs.detach()
-    term = value.exp().masked_fill(~counted, 0) * (log_probs - value)
-    return loss + term.masked_fill(~counted, 0).sum((0, 2))
+    """−log p(targets | log_probs) of each sequence."""
+    given = [
+        from_numpy(np.ascontiguousarray(values)).to(log_probs.device)
+        for values in (labels, may_skip, input_lengths, target_lengths)
+    ]
+    loss, _ = ctc(log_probs, *given)
+    started = from_numpy(input_lengths > 0).to(log_probs.device)
+    empty = from_numpy(np.where(target_lengths == 0, 0.0, math.inf))
+    return where_(started, loss, empty.to(log_probs.device, log_probs.dtype))
 
 
 def _ctc(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
@@ -159,9 +144,7 @@ def _ctc(log_probs, targets, input_lengths, target_lengths, blank, reduction, ze
         RuntimeError,
         f"targets must be classes from 0 to {classes - 1}",
     )
-    dtype, log_probs = log_probs.dtype, log_probs.to(float64)  # sums of many small products
     loss = _likelihoods(log_probs, labels, may_skip, input_lengths, target_lengths)
-    loss = _with_softmax_term(loss, log_probs, input_lengths).to(dtype)
     if zero_infinity:
         loss = where_(loss.detach() == math.inf, 0, loss)
     if reduction == "none":

@@ -83,13 +83,15 @@ class LBFGS(Optimizer):
             parts.append((ops.view_as_real(grad) if grad.is_complex() else grad).reshape(-1))
         return ops.cat(parts, 0)
 
-    def _add_grad(self, step_size: float, update: Tensor) -> None:
+    def _add_grad(self, step_size: float | Tensor, update: Tensor) -> None:
         """p ← p + step_size·update, cut into the parameters' shapes."""
         offset = 0
         for param in self._params:
             target = ops.view_as_real(param) if param.is_complex() else param
             count = target.numel()
-            target.add_(update[offset : offset + count].view_as(target), alpha=step_size)
+            target.add_(
+                update[offset : offset + count].view_as(target), alpha=_get_value(step_size)
+            )
             offset += count
 
     def _clone_param(self) -> list[Tensor]:
@@ -154,7 +156,7 @@ class _Iterations:
     def run(self, loss: float, grad: Tensor) -> None:
         """Iterate from the present parameters until done, and save the state."""
         group, state = self.group, self.state
-        change, lr = group["tolerance_change"], _get_value(group["lr"])
+        change, lr = group["tolerance_change"], group["lr"]
         for count in range(1, group["max_iter"] + 1):
             state["n_iter"] += 1
             self._choose_direction(grad)
@@ -222,10 +224,10 @@ class _Iterations:
                 return optimizer._directional_evaluate(self.closure, start, step_size, self.d)
 
             loss, grad, self.t, used = strong_wolfe(evaluate, self.t, self.d, loss, grad, slope)
-            optimizer._add_grad(_get_value(self.t), self.d)
+            optimizer._add_grad(self.t, self.d)
         else:
             used = 0
-            optimizer._add_grad(_get_value(self.t), self.d)
+            optimizer._add_grad(self.t, self.d)
             if last:  # nobody would read what another evaluation says
                 return loss, grad, used, False
             loss = float(self.closure())

@@ -353,3 +353,20 @@ def test_checkpoints_go_to_pytorch_and_back(name):
             for a, b in zip(mine, theirs, strict=True):
                 # NAdam and ASGD load numbers in the parameter's dtype that were float32 before
                 assert a == pytest.approx(b, rel=1e-6, abs=1e-8)
+
+
+def test_lbfgs_keeps_a_tensor_for_its_step_where_the_rate_is_one():
+    weight = ember.nn.Parameter(ember.tensor([3.0, -2.0], dtype=ember.float64))
+    optimizer = ember.optim.LBFGS([weight], lr=ember.tensor(0.1), max_iter=3)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((weight - 1) ** 2).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    state = optimizer.state_dict()["state"][0]
+    assert isinstance(state["t"], ember.Tensor)
+    assert (round(state["t"].item(), 6), state["func_evals"]) == (0.1, 3)
+    assert [round(x, 12) for x in weight.tolist()] == [2.763999996543, -1.645999994814]
