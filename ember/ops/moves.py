@@ -434,9 +434,9 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     return bool(getattr(self._array.storage, "pinned", False))
 
 
-@composite(FUNCTION)
+@composite(FUNCTION, overridden_with=lambda obj: ())
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a tensor."""
+    """Whether an object is a tensor: what only behaves like one is not."""
     return isinstance(obj, Tensor)
 
 
