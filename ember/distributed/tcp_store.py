@@ -6,6 +6,7 @@ method and its arguments; an answer is b"ok", or the name of what went wrong, an
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -65,8 +66,18 @@ class _Server:
                 f"The server socket has failed to listen on port {port} of {host}: {error}. Choose "
                 "another MASTER_PORT, or 0 for a free one"
             ) from error
-        self.port = self.listener.getsockname()[1]
+        self.port, self.users = self.listener.getsockname()[1], 0
         threading.Thread(target=self._accept, daemon=True, name="store").start()
+
+    def leave(self) -> None:
+        """A store of this process has gone; the last one ends the server."""
+        self.users -= 1
+        if self.users == 0:
+            if _servers.get(self.port) is self:
+                del _servers[self.port]
+            with contextlib.suppress(OSError):
+                self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self.listener.close()
 
     def _accept(self) -> None:
         while True:
@@ -149,10 +160,13 @@ class TCPStore(Store):
         use_libuv: bool = True,
     ):
         super().__init__()
-        self._timeout, self._server = timeout, None
+        self._timeout = timeout
+        self._server: _Server | None = None
+        self._socket: Any = None
         if is_master:
             given = None if master_listen_fd is None else socket.socket(fileno=master_listen_fd)
             self._server = _shared_server(host_name, port, multi_tenant, given)
+            self._server.users += 1
             port = self._server.port
         self._host, self._port = host_name, port
         self._lock = threading.Lock()
@@ -160,6 +174,12 @@ class TCPStore(Store):
         arrived = self.add(WORKERS, 1)
         if wait_for_workers and is_master and world_size and world_size > 0:
             self._wait_for_workers(arrived, world_size)
+
+    def __del__(self) -> None:
+        if getattr(self, "_socket", None) is not None:
+            self._socket.close()
+        if getattr(self, "_server", None) is not None:
+            self._server.leave()
 
     def _wait_for_workers(self, arrived: int, world_size: int) -> None:
         seconds = self._timeout.total_seconds()

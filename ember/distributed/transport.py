@@ -211,6 +211,8 @@ class Peers:
                 self.mailbox.put(label, Message(op, dtype, content))
         except OSError:
             self.mailbox.lose(peer, "has closed its connection (its process has ended)")
+            with self._writing[peer]:
+                sock.close()
 
     def send(self, peer: int, label: Label, op: int, dtype: int, content: Any) -> None:
         """Send the bytes of a contiguous array; DistBackendError if the peer is gone."""

@@ -56,7 +56,7 @@ class _World:
 
     def __init__(self) -> None:
         self.groups: list[ProcessGroup] = []
-        self.made = 0
+        self.made = self.inits = 0
 
 
 _world = _World()
@@ -211,7 +211,10 @@ def init_process_group(
         ValueError,
         f"rank {rank} is not in a world of {world_size} processes, which are numbered from 0",
     )
-    _world.peers = Peers(PrefixStore("default_pg/0", store), rank, world_size, limit)
+    _world.peers = Peers(
+        PrefixStore(f"default_pg/{_world.inits}", store), rank, world_size, limit
+    )
+    _world.inits += 1
     _world.store, _world.made = store, 0
     _world.backend_config = backend or "cpu:gloo,cuda:nccl"
     _world.default = _made(list(range(world_size)), name, limit, group_name, "default_pg")

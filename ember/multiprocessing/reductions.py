@@ -20,7 +20,6 @@ from ember.device import CPU, META
 from ember.device import device as Device
 from ember.errors import check
 from ember.kernel.array import Array, Storage
-from ember.nn.parameter import Parameter
 
 __all__ = ["init_reductions", "reduce_storage", "reduce_tensor"]
 
@@ -98,9 +97,12 @@ def _typed(kind: Any, storage: UntypedStorage, dtype: Any) -> TypedStorage:
 
 
 def init_reductions() -> None:
-    """Let `multiprocessing` send tensors so."""
+    """Let `multiprocessing` send tensors so.
+
+    A tensor of a subclass, like a parameter, is pickled by its own rules; only its storage is sent
+    so.
+    """
     register = reduction.ForkingPickler.register
     register(UntypedStorage, reduce_storage)
     register(TypedStorage, reduce_typed_storage)
     register(Tensor, reduce_tensor)
-    register(Parameter, reduce_tensor)
