@@ -339,7 +339,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         f"can't convert {self.device} tensor to numpy: it has no elements",
     )
     check(
-        not self.requires_grad,
+        not (modes.state.grad and self.requires_grad),
         RuntimeError,
         "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
     )
