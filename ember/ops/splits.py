@@ -37,7 +37,7 @@ def _split(layout: Layout, sections: tuple[int, ...], dim: int) -> list[Layout]:
 _split.name = "split"
 
 
-@composite(FUNCTION | METHOD)
+@composite(FUNCTION)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of equal size (the last may be smaller), or of the sizes given, along a dim."""
     check(tensor.ndim > 0, RuntimeError, "split expects at least a 1-dimensional tensor")
@@ -58,6 +58,12 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         f"got split_sizes={sections}",
     )
     return _split(tensor, tuple(sections), dim)
+
+
+@composite(METHOD, name="split")
+def split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Views of equal size (the last may be smaller), or of the sizes given, along a dim."""
+    return split(self, split_size, dim)
 
 
 @composite(FUNCTION | METHOD)
