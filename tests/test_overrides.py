@@ -215,3 +215,17 @@ def test_subclasses_are_copied_and_made():
         torch.Tensor._make_subclass(int, data)
     with pytest.raises(TypeError, match="argument 'data' .* must be Tensor, not int"):
         torch.Tensor._make_subclass(Tagged, 3)
+
+
+def test_dispatch_below_autograd_is_refused():
+    class Wrapper(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with pytest.raises(NotImplementedError, match="has a __torch_dispatch__, which Ember never"):
+        torch.Tensor._make_wrapper_subclass(Wrapper, (2, 3))
+    with pytest.raises(NotImplementedError, match="has a __torch_dispatch__, which Ember never"):
+        torch.ones(1).as_subclass(Wrapper)
+    with pytest.raises(NotImplementedError, match="would be a tensor without memory"):
+        torch.Tensor._make_wrapper_subclass(Tagged, (2, 3))

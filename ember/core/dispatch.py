@@ -295,16 +295,13 @@ def _no_answer(function: Any, types: list[Any], mode: Any) -> TypeError:
 public_name: list[Callable[[Any], str]] = [lambda f: str(getattr(f, "__name__", f))]
 
 
-def overridden_after(error: Exception, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What the override of an argument that is no tensor makes of a call that failed; raises
-    `error` again if there is none.
-
-    Ops do not look for such arguments until there has been one.
-    """
+def overridden_after_all(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call that failed is to be tried again, because an argument that is no tensor has an
+    override: ops do not look for such arguments until there has been one."""
     if modes.SPECIAL[0] or not _override_types(args, kwargs):
-        raise error
+        return False
     modes.SPECIAL[0] += 1  # from now on they look
-    return function(*args, **kwargs)
+    return True
 
 
 def _override_types(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:

@@ -67,7 +67,6 @@ class FormulaOp(Op):
         self.readings: dict[Any, Reading] = {}
 
     # calling
-
     def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs and out is None and not modes.SPECIAL[0]:
             input = args[0]  # the short way of exp(x)
@@ -88,8 +87,10 @@ class FormulaOp(Op):
             return self.into(values, out)
         try:
             return self.run(values)
-        except TypeError as error:
-            return dispatch.overridden_after(error, self, args, kwargs)
+        except TypeError:
+            if not dispatch.overridden_after_all(args, kwargs):
+                raise
+            return self(*args, **kwargs)
 
     def run(self, values: Sequence[Any]) -> Tensor:
         """A fresh result for bound arguments."""
@@ -167,7 +168,6 @@ class FormulaOp(Op):
         return [dispatch.hashable(d) for d in self.defaults[2:]]
 
     # planning
-
     def with_numbers_moved(self, values: Sequence[Any]) -> list[Any] | None:
         """The arguments with 0-dim CPU tensors moved to the GPU that the others are on; None if
         none has to."""
@@ -272,7 +272,6 @@ class FormulaOp(Op):
         return ()
 
     # derivatives
-
     def gradient(self, plan: Plan, name: str) -> tuple[Any, tuple[str, ...]] | None:
         """The op that computes the gradient by one variable, and the names that it reads besides
         g."""

@@ -36,8 +36,10 @@ class LibraryOp(Op):
                 return found
         try:
             return self.run(self.bind(args, kwargs))
-        except (TypeError, AttributeError) as error:
-            return dispatch.overridden_after(error, self, args, kwargs)
+        except (TypeError, AttributeError):
+            if not dispatch.overridden_after_all(args, kwargs):
+                raise
+            return self(*args, **kwargs)
 
     def run(self, values: Sequence[Any]) -> Any:
         """Run for bound arguments."""

@@ -73,8 +73,10 @@ class ReductionOp(Op):
             return store(self.name, out, lambda: self.run(values), values)
         try:
             return self.run(values)
-        except TypeError as error:
-            return dispatch.overridden_after(error, self, args, kwargs)
+        except TypeError:
+            if not dispatch.overridden_after_all(args, kwargs):
+                raise
+            return self(*args, **kwargs)
 
     def run(self, values: Sequence[Any]) -> Tensor:
         """Reduce bound arguments."""

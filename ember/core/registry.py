@@ -11,7 +11,7 @@ from typing import Any
 
 from ember.backends.base import LibraryKernel
 from ember.core import modes
-from ember.core.dispatch import autocast, overridden, overridden_after
+from ember.core.dispatch import autocast, overridden, overridden_after_all
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
 from ember.core.node_names import with_named_result
@@ -218,8 +218,10 @@ def composite(
             if out is None:
                 try:
                     return function(*args, **kwargs)
-                except (TypeError, AttributeError) as error:
-                    return overridden_after(error, call, args, kwargs)
+                except (TypeError, AttributeError):
+                    if not overridden_after_all(args, kwargs):
+                        raise
+                    return call(*args, **kwargs)
             return _into(call.__name__, function, out, args, kwargs)
 
         call.__dict__["asks"] = True  # overrides: core/asking.py leaves it alone

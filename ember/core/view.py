@@ -36,8 +36,10 @@ class ViewOp(Op):
             return self.on_any_level(self.bind(args, kwargs))
         try:
             return self.run(self.bind(args, kwargs))
-        except TypeError as error:
-            return dispatch.overridden_after(error, self, args, kwargs)
+        except TypeError:
+            if not dispatch.overridden_after_all(args, kwargs):
+                raise
+            return self(*args, **kwargs)
 
     def run(self, values: list[Any]) -> Any:
         """The view, or views, of bound arguments."""

@@ -15,6 +15,7 @@ _new = object.__new__
 def as_subclass(self: Tensor, cls: type) -> Any:
     """This tensor as an instance of a Tensor subclass; gradients flow through."""
     check_subclass(cls)
+    _refuse_dispatch(cls)
     made: Any = _new(cls)
     with asking.nobody_asked():
         plain: Any = self.view_as(self)  # type: ignore[attr-defined]
@@ -33,6 +34,27 @@ def check_subclass(cls: Any) -> None:
     )
 
 
+def _refuse_dispatch(cls: type) -> None:
+    """NotImplementedError for a class that wants to be asked below autograd."""
+    check(
+        not hasattr(cls, "__torch_dispatch__"),
+        NotImplementedError,
+        f"{cls.__name__} has a __torch_dispatch__, which Ember never asks: ops are not dispatched "
+        "to Python below autograd. Give the class a __torch_function__ instead.",
+    )
+
+
+def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Any:
+    """A tensor without memory, for classes with `__torch_dispatch__`: NotImplementedError."""
+    check_subclass(cls)
+    _refuse_dispatch(cls)
+    raise NotImplementedError(
+        f"_make_wrapper_subclass(): {cls.__name__} would be a tensor without memory, which only "
+        "__torch_dispatch__ could compute with, and Ember never asks that. Make the class hold its "
+        "tensors with torch.Tensor._make_subclass, and give it a __torch_function__."
+    )
+
+
 def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **kwargs: Any) -> Any:
     """A leaf of class `cls` over the memory of `data`."""
     check_subclass(cls)
@@ -41,6 +63,7 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **kwargs
         TypeError,
         f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}",
     )
+    _refuse_dispatch(cls)
     made: Any = _new(cls)
     made._array = data._array
     if require_grad:
@@ -51,3 +74,4 @@ def _make_subclass(cls: type, data: Tensor, require_grad: bool = False, **kwargs
 
 install_method("as_subclass", as_subclass)
 install_method("_make_subclass", staticmethod(_make_subclass))
+install_method("_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))

@@ -8,12 +8,34 @@ from typing import Any
 from ember.missing import missing_attribute
 from ember.utils import data
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks", "model_zoo"]
+__all__ = [
+    "benchmark",
+    "checkpoint",
+    "data",
+    "dlpack",
+    "flop_counter",
+    "hooks",
+    "model_zoo",
+    "module_tracker",
+    "tensorboard",
+]
+_PRIVATE = ("_contextlib", "_device", "_python_dispatch", "_pytree")  # as libraries import them
+_LEFT_OUT = {
+    "bottleneck": "run the program under torch.profiler.profile, or python -m cProfile",
+    "cpp_extension": "nothing is compiled from C++",
+    "mobile_optimizer": "there is no TorchScript for phones",
+    "mkldnn": "there are no MKL-DNN tensors",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name == "swap_tensors":
+        return importlib.import_module("ember.utils.exchanged").swap_tensors
+    if name in __all__ or name in _PRIVATE:
         return importlib.import_module(f"ember.utils.{name}")
+    if name in _LEFT_OUT:
+        message = f"torch.utils has no {name} in Ember: {_LEFT_OUT[name]}"
+        raise AttributeError(message, name=name)
     raise missing_attribute("torch.utils", name, lambda: __all__)
 
 
