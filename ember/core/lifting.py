@@ -65,7 +65,8 @@ def zeros_for(grads: Sequence[Any], shape: tuple[int, ...]) -> Any:
         if type(array) is LevelArray and array.frame is frame and array.batched:
             return grad.new_zeros(shape)
     spec = given[0]._array.spec
-    return tensor_of(full(contiguous_spec(shape, spec.dtype, spec.device), 0))
+    made = tensor_of(full(contiguous_spec(shape, spec.dtype, spec.device), 0))
+    return made if frame is None else lift(made, frame)
 
 
 def is_batched(value: Any) -> bool:
@@ -85,3 +86,20 @@ def whole(value: Any) -> Any:
     while isinstance(value, Tensor) and type(value._array) is LevelArray:
         value = value._array.value
     return value
+
+
+def raise_to(frame: Any, tensor: Tensor) -> None:
+    """Make a tensor of a lower level one of a frame's, with the base that it views: something of
+    that level, with a history there, is about to be written into it."""
+    base = tensor if tensor._base is None else tensor._base
+    for member in (base, tensor) if base is not tensor else (tensor,):
+        array = member._array
+        if type(array) is LevelArray and array.frame is frame:
+            continue
+        below: Any = _new(Tensor)
+        below.__dict__.update(member.__dict__)
+        if member is not base and isinstance(base._array, LevelArray):
+            below = base._array.value.as_strided(*array.layout)
+        for name in ("_grad_fn", "_output_nr", "_requires_grad", "_view_history", "_history"):
+            member.__dict__.pop(name, None)
+        member._array = LevelArray(frame, below, False)

@@ -11,7 +11,7 @@ from ember.core.array import copy_of
 from ember.core.dispatch import needs_grad
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.levels import INTO_ONE, LevelArray
-from ember.core.lifting import lifted
+from ember.core.lifting import lifted, raise_to
 from ember.core.node import Saved
 from ember.core.outputs import check_result
 from ember.core.plan import Plan
@@ -77,6 +77,9 @@ def _above(values: Sequence[Any], targets: tuple[int, ...]) -> tuple[Any, Sequen
             if above[target] is not tensor:  # the target itself is of a lower level
                 others = [v for v in above if isinstance(v, Tensor)]
                 check(not any(v._array.batched for v in others), RuntimeError, INTO_ONE)
+                if modes.state.grad and any(needs_grad(v) for v in others):
+                    raise_to(frame, tensor)
+                    return _above(values, targets)
                 return _above([_below(v, frame) for v in values], targets)
     return frame, above
 

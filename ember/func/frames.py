@@ -8,9 +8,9 @@ from typing import Any
 from ember.core import dispatch, modes
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.levels import Below, Frame, LevelArray, aligned
-from ember.core.lifting import frame_of, is_batched, lift, tensor_at
+from ember.core.lifting import frame_of, is_batched, lift, raise_to, tensor_at
 from ember.core.reduction import ReductionOp
-from ember.core.tensor import Tensor
+from ember.core.tensor import Tensor, needs_grad
 from ember.core.view import ViewOp
 from ember.errors import check
 from ember.func.batch_rules import rule_of, spread
@@ -259,6 +259,11 @@ def _copy(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     arrays = [a._array if isinstance(a, Tensor) else None for a in args[:2]]
     here = [isinstance(a, LevelArray) and a.frame is frame for a in arrays]
+    if here[1] and not here[0]:
+        source = args[1]
+        if modes.state.grad and needs_grad(source) and not source._array.batched:
+            raise_to(frame, args[0])
+        return NotImplemented
     if here[1] or not here[0]:
         return NotImplemented
     return function(args[0], lift(args[1], frame), *args[2:], **kwargs)

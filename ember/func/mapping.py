@@ -28,7 +28,8 @@ def vmap(
 
     `in_dims` says which dim of each argument counts the elements (None: the same for all), as an
     int or in the arguments' structure; `out_dims` where that dim goes in each result. `randomness`
-    is what random ops do: "error", "different" numbers for each element, or the "same".
+    is what random ops do: "error", "different" numbers for each element, or the "same". Keyword
+    arguments are the same for all.
     `chunk_size` bounds how many elements run at once.
 
     >>> import ember as torch
@@ -50,17 +51,14 @@ def vmap(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, dims, spec, size = batched_inputs(func, in_dims, args)
-        named = tree_flatten(kwargs)
-        dims = dims + [0 if isinstance(v, Tensor) else None for v in named[0]]
-        whole = leaves + named[0]
-        specs = spec, named[1], len(leaves)
+        run = functools.partial(func, **kwargs) if kwargs else func
         if chunk_size is None or size <= chunk_size:
-            return run_batch(func, whole, dims, specs, size, randomness, out_dims)
+            return run_batch(run, leaves, dims, spec, size, randomness, out_dims)
         made = [
-            run_batch(func, _chunk(whole, dims, s, n), dims, specs, n, randomness, out_dims)
+            run_batch(run, _chunk(leaves, dims, s, n), dims, spec, n, randomness, out_dims)
             for s, n in _chunks(size, chunk_size)
         ]
-        return _joined(func, made, out_dims)
+        return _joined(made, out_dims)
 
     return wrapped
 
@@ -69,6 +67,7 @@ def vmap(
 
 
 def _name(func: Any) -> str:
+    func = func.func if isinstance(func, functools.partial) else func
     return str(getattr(func, "__name__", repr(func)))
 
 
@@ -182,7 +181,7 @@ def run_batch(
     func: Any,
     leaves: list[Any],
     dims: list[Any],
-    specs: tuple[Any, Any, int],
+    spec: Any,
     size: int,
     randomness: str,
     out_dims: Any,
@@ -194,9 +193,7 @@ def run_batch(
     frame.enter()
     try:
         wrapped = [v if d is None else frame.wrap(v) for v, d in zip(moved, dims, strict=True)]
-        args = tree_unflatten(wrapped[: specs[2]], specs[0])
-        kwargs = tree_unflatten(wrapped[specs[2] :], specs[1])
-        found = func(*args, **kwargs)
+        found = func(*tree_unflatten(wrapped, spec))
     finally:
         frame.leave()
     return _results(func, frame, found, out_dims)
@@ -276,7 +273,7 @@ def _chunk(leaves: list[Any], dims: list[Any], start: int, count: int) -> list[A
     ]
 
 
-def _joined(func: Any, made: list[Any], out_dims: Any) -> Any:
+def _joined(made: list[Any], out_dims: Any) -> Any:
     flat = [tree_flatten(m)[0] for m in made]
     dims: list[Any] = []
     _broadcast(out_dims, made[0], dims)
