@@ -80,6 +80,8 @@ class LibraryKernel:
 class Kernels(ABC):
     """What a device computes: `prepare` for every formula, and the library kernels by name."""
 
+    widens_half = False  # whether products of half precision are computed in float32 anyway
+
     @abstractmethod
     def prepare(self, call: Call) -> Callable[..., Any]:
         """A function of the operands (arrays and numbers) that runs the call and returns its array
@@ -146,10 +148,21 @@ def backend_of(kind: str) -> Backend:
     return found
 
 
+_looked: list[bool] = []  # whether real GPUs have been looked for
+
+
 def _look_around(kind: str) -> None:
-    """Load the simulated GPUs where the environment asks for them."""
-    if kind == "cuda" and kind not in _providers and os.environ.get("EMBER_SIMULATE_GPUS"):
+    """Load the simulated GPUs where the environment asks for them, else look for real ones; once.
+
+    cuda-bindings is what real ones need, so without it nothing is looked for.
+    """
+    if kind != "cuda" or kind in _providers:
+        return
+    if os.environ.get("EMBER_SIMULATE_GPUS"):
         importlib.import_module("ember.backends.sim")
+    elif not _looked:
+        _looked.append(True)
+        importlib.import_module("ember.backends.cuda.backend").provide()
 
 
 def has_backend(kind: str) -> bool:

@@ -127,10 +127,14 @@ def _table_rows(weight, indices, padding_idx, scale_grad_by_freq, sparse):
 
 def _rows_with_sparse_gradient(weight, indices, padding_idx, scale_grad_by_freq):
     """The rows of a table whose gradient is a sparse tensor of rows, one for each index."""
-    message = "embedding: scale_grad_by_freq is not there for sparse gradients: leave one of them"
-    check(not scale_grad_by_freq, RuntimeError, message)
 
     def gradient(g):
+        check(
+            not scale_grad_by_freq,
+            RuntimeError,
+            "embedding_backward: scale_grad_by_freq not supported with sparse gradients: leave "
+            "one of them out",
+        )
         places, rows = indices.reshape(-1).to(int64), g.reshape(-1, g.size(-1))
         if padding_idx is not None:
             kept = (places != padding_idx).nonzero().squeeze(1)

@@ -1,5 +1,6 @@
 """Linear and bilinear maps."""
 
+from ember.backends.base import kernels_of
 from ember.core.registry import FUNCTION, F, composite
 from ember.dtypes import HALF, float32
 from ember.errors import check
@@ -8,9 +9,11 @@ from ember.errors import check
 def rounds_late(input):
     """Whether products and what is added to them are best computed in float32 and rounded once.
 
-    So with half precision on the CPU, which multiplies it in float32 anyway.
+    So with half precision where the device multiplies it in float32 anyway.
     """
-    return input.dtype in HALF and input.device.type == "cpu"
+    if input.dtype not in HALF or input.is_meta:
+        return False
+    return kernels_of(input.device).widens_half
 
 
 def widened(*tensors):

@@ -253,6 +253,15 @@ def test_the_same_numbers_as_on_the_cpu(gpus):
     assert device.is_cuda and device.cpu().tolist() == host.tolist()
 
 
+def test_products_of_halves_are_rounded_once_as_on_the_cpu(gpus):
+    ember.manual_seed(0)
+    x, w, b = (ember.randn(*n).half() for n in ((8, 3), (4, 3), (4,)))
+    host = ember.nn.functional.linear(x, w, b)
+    assert ember.nn.functional.linear(x.cuda(), w.cuda(), b.cuda()).tolist() == host.tolist()
+    exact = ember.nn.functional.linear(x.double(), w.double(), b.double())
+    assert host.tolist() == exact.half().tolist()
+
+
 def test_simulating_after_the_first_use(gpus):
     gpu()
     with pytest.raises(RuntimeError, match="simulate them before their first use"):

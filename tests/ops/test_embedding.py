@@ -128,3 +128,11 @@ def test_rrelu_draws_its_slopes():
     assert slopes.min().item() >= 0.25 and slopes.max().item() <= 0.75
     assert slopes.unique().numel() > 50
     assert F.rrelu(x, 0.25, 0.75)[0].item() == -0.5
+
+
+def test_scaled_sparse_gradients_are_refused_when_they_are_computed():
+    table = torch.ones(3, 2, requires_grad=True)
+    found = F.embedding(torch.tensor([0, 2]), table, sparse=True, scale_grad_by_freq=True)
+    assert found.tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(RuntimeError, match="scale_grad_by_freq not supported with sparse"):
+        found.sum().backward()

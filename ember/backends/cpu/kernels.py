@@ -25,6 +25,8 @@ LARGE_ENOUGH = 1 << 12  # elements from which a formula may be worth compiling
 class CpuKernels(Kernels):
     """Kernels of the CPU, and by composition of simulated GPUs."""
 
+    widens_half = True
+
     def prepare(self, call: Call) -> Runner:
         """The function that runs a call."""
         if isinstance(call, MapCall):

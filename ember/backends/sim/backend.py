@@ -151,6 +151,8 @@ class SimKernels(Kernels):
     """The CPU's kernels, with results counted against the device's memory and time against its
     clock."""
 
+    widens_half = CpuKernels.widens_half
+
     def __init__(self, memory: SimMemory, queue: SimQueue):
         self.cpu, self.memory, self.queue = CpuKernels(), memory, queue
 
