@@ -16,7 +16,7 @@ from ember.errors import check
 from ember.fx import _pytree
 from ember.fx.graph import Graph, _PyTreeCodeGen
 from ember.fx.graph_module import GraphModule
-from ember.fx.node import base_types, map_aggregate
+from ember.fx.node import Node, base_types, map_aggregate
 from ember.fx.patching import Patcher
 from ember.fx.proxy import ParameterProxy, Proxy, TracerBase
 from ember.pytree import tree_flatten, tree_map
@@ -188,10 +188,13 @@ class Tracer(TracerBase):
         return attr_val
 
     def _parameter_proxy(self, name: str, parameter: Any) -> Proxy:
-        node = self.create_node("get_attr", name, (), {})
-        if self.param_shapes_constant:
+        if not self.param_shapes_constant:  # subclasses may not know proxy_factory_fn
+            return self.create_proxy("get_attr", name, (), {})
+
+        def make(node: Node) -> Proxy:
             return ParameterProxy(self, node, name, parameter)
-        return self.proxy(node)
+
+        return self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=make)
 
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None

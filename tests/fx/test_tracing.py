@@ -240,3 +240,19 @@ def test_proxies_by_hand():
     assert module(torch.eye(2)).tolist() == [[0.5, 0.0], [0.0, 0.5], [0.5, 0.0], [0.0, 0.5]]
     assert [n.name for n in graph.nodes] == ["x", "einsum", "cat", "truediv", "output"]
     assert graph._codegen is not None and list(graph.nodes)[1].args[1:] == (x.node, x.node)
+
+
+class Recording(fx.Tracer):
+    """Keeps the names of its nodes; like torchvision's, it does not know `proxy_factory_fn`."""
+
+    def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None):
+        """As the base."""
+        proxy = super().create_proxy(kind, target, args, kwargs, name, type_expr)
+        self.__dict__.setdefault("names", []).append(proxy.node.name)
+        return proxy
+
+
+def test_reads_of_parameters_pass_create_proxy():
+    tracer = Recording()
+    tracer.trace(Net())
+    assert "p" in tracer.names and "lin_weight" in tracer.names and tracer.names[0] == "x"
