@@ -143,9 +143,7 @@ def test_writes_reach_the_batch(torch):
 
 def test_unbatched_is_not_written_with_batched(torch):
     x = wave(torch, 3, 4)
-    with pytest.raises(
-        RuntimeError, match=r"vmap: inplace arithmetic\(self, \*extra_args\) is not"
-    ):
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic.self, .extra_args"):
         torch.vmap(lambda a: torch.zeros(4).copy_(a))(x)
     with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
         torch.vmap(lambda a: torch.zeros(3).__setitem__(0, a[0]))(x)
@@ -171,7 +169,8 @@ def test_batched_indices(torch):
     for function in functions:
         assert torch.allclose(torch.vmap(function)(x, i), looped(torch, function, x, i))
         shared = torch.vmap(function, in_dims=(None, 0))(x[0], i)
-        assert torch.allclose(shared, looped(torch, lambda k: function(x[0], k), i))
+        wanted = torch.stack([function(x[0], k) for k in i])
+        assert torch.allclose(shared, wanted)
 
 
 def test_written_at_indices(torch):
