@@ -229,3 +229,12 @@ def test_dispatch_below_autograd_is_refused():
         torch.ones(1).as_subclass(Wrapper)
     with pytest.raises(NotImplementedError, match="would be a tensor without memory"):
         torch.Tensor._make_wrapper_subclass(Tagged, (2, 3))
+
+
+def test_is_tensor_asks_no_overrides():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError("asked")
+
+    assert not torch.is_tensor(Like()) and torch.is_tensor(torch.ones(1))

@@ -67,8 +67,7 @@ def batch_of(like: Tensor, *values: Any) -> Size:
 
 def _standard_normal(shape: Any, dtype: Any, device: Any) -> Tensor:
     """Draws of the standard normal distribution."""
-    zeros = ops.zeros(shape, dtype=dtype, device=device)
-    return ops.normal(zeros, ops.ones(shape, dtype=dtype, device=device))
+    return ops.randn(shape, dtype=dtype, device=device)
 
 
 def _sum_rightmost(value: Any, dim: int) -> Any:

@@ -201,3 +201,11 @@ def test_the_default_device(torch):
     finally:
         torch.set_default_device(None)
     assert torch.zeros(1).is_cpu and torch.get_default_device() == torch.device("cpu")
+
+
+def test_numpy_refuses_gradients_only_while_they_are_recorded():
+    x = ember.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="Can't call numpy"):
+        x.numpy()
+    with ember.no_grad():
+        assert x.numpy().tolist() == [1.0, 1.0]

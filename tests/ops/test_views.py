@@ -234,3 +234,11 @@ def test_chains_of_views_follow_numpy(shape, data):
             x, a = x.unsqueeze(0), a[None]
     assert x.tolist() == a.tolist()
     assert x.reshape(-1).tolist() == a.reshape(-1).tolist()
+
+
+def test_the_method_split_names_its_size_otherwise():
+    x = torch.arange(4)
+    assert [t.tolist() for t in x.split(split_size=3)] == [[0, 1, 2], [3]]
+    assert len(torch.split(x, split_size_or_sections=[1, 3])) == 2
+    with pytest.raises(TypeError, match="split_size_or_sections"):
+        x.split(split_size_or_sections=2)
