@@ -244,4 +244,5 @@ def check_transposed_or_refused(function, xs):
     try:
         check_transposed(function, xs)
     except RuntimeError as error:
-        assert any(text in str(error) for text in NOT_TWICE)
+        if not any(text in str(error) for text in NOT_TWICE):
+            raise
