@@ -99,7 +99,7 @@ def test_what_a_rule_is_told(torch):
 
 
 def test_refusals(torch):
-    base, made, own = functions(torch)
+    base, _, own = functions(torch)
     x = wave(torch, 3, 4)
     with pytest.raises(RuntimeError, match="but it does not have vmap support"):
         torch.vmap(base.apply)(x, x)
