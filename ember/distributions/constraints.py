@@ -7,6 +7,7 @@ of dims of an event.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 from ember import linalg, ops
@@ -404,7 +405,8 @@ class _Cat(_Joined):
         ensure(
             -value.dim() <= self.dim < value.dim(), AssertionError, f"no dim {self.dim} in value"
         )
-        parts = value.split(self.lengths, self.dim)
+        starts = accumulate(self.lengths, initial=0)
+        parts = [value.narrow(self.dim, at, n) for at, n in zip(starts, self.lengths)]
         return ops.cat([c.check(part) for c, part in zip(self.cseq, parts)], self.dim)
 
 

@@ -57,7 +57,7 @@ class GeneralizedPareto(Distribution):
     def mean(self) -> Any:
         c = self.concentration
         safe = ops.where(c < 1, c, 0.5)
-        return ops.where(c < 1, self.loc + self.scale / (1 - safe), math.inf)
+        return ops.where(c < 1, self.loc + self.scale / (1 - safe), math.nan)
 
     @property
     def mode(self) -> Any:
@@ -68,7 +68,7 @@ class GeneralizedPareto(Distribution):
         c = self.concentration
         safe = ops.where(c < 0.5, c, 0.25)
         finite = self.scale**2 / ((1 - safe) ** 2 * (1 - 2 * safe))
-        return ops.where(c < 0.5, finite, math.inf)
+        return ops.where(c < 0.5, finite, math.nan)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
         shape = self._extended_shape(sample_shape)

@@ -305,6 +305,12 @@ def test_shapes_of_draws():
         assert d.sample_n(5).shape == (5, 2, 3)
 
 
+def test_draws_of_empty_batches():
+    assert D.Categorical(torch.ones(0, 3)).sample((2,)).shape == (2, 0)
+    assert D.Dirichlet(torch.ones(2, 3)).sample((0,)).shape == (0, 2, 3)
+    assert D.Binomial(0, torch.tensor(0.3)).sample((3,)).tolist() == [0.0] * 3
+
+
 def test_draws_have_a_gradient_only_where_they_should():
     loc = torch.zeros(2, requires_grad=True)
     assert D.Normal(loc, 1.0).rsample().requires_grad
@@ -374,6 +380,37 @@ def test_the_mode_of_kumaraswamy_has_the_greatest_density():
     grid = torch.linspace(0.001, 0.999, 999).unsqueeze(-1)
     assert d.mode.numpy() == pytest.approx(grid[d.log_prob(grid).argmax(0), 0].numpy(), abs=2e-3)
     assert D.Kumaraswamy(0.5, 2.0).mode.isnan()
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted"),
+    [
+        (lambda: D.Bernoulli(torch.tensor([0.0, 1.0])).entropy(), [0.0, 0.0]),
+        (lambda: D.Geometric(torch.tensor([1.0])).log_prob(torch.tensor([0.0])), [0.0]),
+        (lambda: D.NegativeBinomial(0.0, torch.tensor([0.3])).log_prob(torch.zeros(1)), [0.0]),
+        (lambda: D.Poisson(torch.tensor([0.0])).log_prob(torch.tensor([0.0])), [0.0]),
+        (
+            lambda: D.Multinomial(3, torch.tensor([0.0, 0.5, 0.5])).log_prob(
+                torch.tensor([[0.0, 0.0, 3.0]])
+            ),
+            [math.log(1 / 8)],
+        ),
+        (
+            lambda: D.Categorical(torch.tensor([0.0, 1.0, 3.0])).entropy().reshape(1),
+            [-0.25 * math.log(0.25) - 0.75 * math.log(0.75)],
+        ),
+        (lambda: D.Exponential(1.0).icdf(torch.tensor([0.0, 1.0])), [0.0, math.inf]),
+        (lambda: D.Gamma(2.0, 1.0).log_prob(torch.tensor([0.0])), [-math.inf]),
+        (lambda: D.StudentT(torch.tensor([0.5, 1.5])).variance, [math.nan, math.inf]),
+        (lambda: D.InverseGamma(torch.tensor([0.5, 3.0]), 2.0).mean, [math.inf, 1.0]),
+        (lambda: D.Pareto(1.0, torch.tensor([0.5])).mean, [math.inf]),
+        (lambda: D.HalfNormal(1.0, validate_args=False).log_prob(-torch.ones(1)), [-math.inf]),
+        (lambda: D.ContinuousBernoulli(0.5).cdf(torch.tensor([0.0, 0.3, 1.0])), [0.0, 0.3, 1.0]),
+        (lambda: D.Uniform(0.0, 1.0).log_prob(torch.tensor([0.0, 1.0])), [0.0, -math.inf]),
+    ],
+)
+def test_values_at_the_ends(found, wanted):
+    assert found().tolist() == pytest.approx(wanted, rel=1e-5, abs=2e-6, nan_ok=True)
 
 
 def test_lazy_parameters():

@@ -66,6 +66,11 @@ class RandomFills(ABC):
         Both parts of complex elements are drawn. This is all that ops call: a backend whose memory
         the host does not see overrides it.
         """
+        kernels = getattr(target.storage.buffer, "kernels", None)
+        if kernels is not None:
+            given = [kernels.to_host(p) if isinstance(p, Array) else p for p in parameters]
+            kernels.through_host(target, lambda host: self.fill(host, distribution, *given))
+            return
         out = target.host()
         if out.dtype.kind == "c":
             out = parts_of(out)
@@ -249,7 +254,7 @@ class RandomFills(ABC):
         rows = exact.reshape(-1, weights.shape[-1])
         cumulative = np.cumsum(rows, axis=-1)
         cumulative /= cumulative[:, -1:]
-        drawn = self.doubles(out.size).reshape(len(rows), -1)
+        drawn = self.doubles(out.size).reshape(len(rows), out.shape[-1])
         found = np.empty(drawn.shape, np.int64)
         for row in range(len(rows)):
             found[row] = np.searchsorted(cumulative[row], drawn[row], side="left")
