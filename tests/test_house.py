@@ -46,7 +46,9 @@ STANDS_ON = {
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
     "_custom_ops": {"library"},  # older names of what is there
     "_dynamo": {"compiler"},
+    "_higher_order_ops": {"control_flow"},
     "_inductor": {"compiler"},
+    "_prims_common": {"settings"},
     "autograd": {"func", "profiler"},  # dual tensors and batched functions; its older face
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
