@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C _custom_ops _dynamo _functorch _inductor accelerator amp ao autograd backends compiler cpu "
-    "cuda devices distributed distributions export fft func functional futures fx hub jit library "
-    "linalg masked mps mtia multiprocessing nn onnx optim overrides profiler quantization "
-    "quasirandom random serialization signal sparse special storage testing torch_alias "
-    "torch_version types utils version xpu".split()
+    "_C _custom_ops _dynamo _functorch _higher_order_ops _inductor _prims_common accelerator "
+    "amp ao autograd backends compiler cpu cuda devices distributed distributions export fft "
+    "func functional futures fx hub jit library linalg masked mps mtia multiprocessing nn onnx "
+    "optim overrides profiler quantization quasirandom random serialization signal sparse "
+    "special storage testing torch_alias torch_version types utils version xpu".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
@@ -86,6 +86,8 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "amp": "autocast GradScaler",
     "accelerator": "get_device_module",
     "compiler": "compile",
+    "control_flow": "cond while_loop",
+    "jit._script": "ScriptModule",
     "futures": "Future",
     "symbolic_numbers": "SymBool SymFloat SymInt sym_constrain_range "
     "sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "

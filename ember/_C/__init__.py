@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from ember._C.dispatch_keys import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
+from ember._C.script_graph import Block, Graph, Node, Value
 from ember.core.asking import no_class_asked as DisableTorchFunctionSubclass
 from ember.core.asking import nobody_asked as DisableTorchFunction
 from ember.core.generator import Generator
