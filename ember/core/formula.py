@@ -112,6 +112,9 @@ class FormulaOp(Op):
         key = self.key(values)
         plan = self.plans.get(key)
         if plan is None:
+            moved = self.with_numbers_moved(values)
+            if moved is not None:
+                return self.run_above(frame, moved)
             plan = self.plans[key] = self.plan(values, key)
         out: Tensor = frame.run(self, values, plan)
         tensors = [values[p] for p in plan.positions if isinstance(values[p], Tensor)]
