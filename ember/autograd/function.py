@@ -231,16 +231,33 @@ class Function:
             found = import_module("ember.autograd.batched_function").apply(cls, args, kwargs)
             if found is not NotImplemented:
                 return found
+        if kwargs:
+            args = _positional(cls, args, kwargs)
         context = FunctionCtx()
         context.needs_input_grad = tuple(isinstance(a, Tensor) and needs_grad(a) for a in args)
         recording = modes.state.grad and any(context.needs_input_grad)
         with modes.no_grad():
             if cls.setup_context is Function.setup_context:
-                output = cls.forward(context, *args, **kwargs)
+                output = cls.forward(context, *args)
             else:
-                output = cls.forward(*args, **kwargs)
+                output = cls.forward(*args)
                 cls.setup_context(context, args, output)
         return finished(cls, context, args, output, recording)
+
+
+def _positional(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call with those given by name in their places among forward's, so that
+    they have gradients too. TypeErrors as Python's."""
+    from inspect import signature  # slow to import, and seldom needed
+
+    takes_context = cls.setup_context is Function.setup_context
+    bound = signature(cls.forward).bind(*(None,) * takes_context, *args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"{cls.__name__}.apply() takes no keyword-only arguments: {', '.join(bound.kwargs)}"
+        )
+    return bound.args[takes_context:]
 
 
 def finished(

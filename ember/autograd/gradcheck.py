@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,20 @@ class GradcheckError(RuntimeError):
 def _tensors(values: Any) -> list[Tensor]:
     values = values if isinstance(values, (tuple, list)) else (values,)
     return [v for v in values if isinstance(v, Tensor)]
+
+
+class _Limits(NamedTuple):
+    """What a check allows, and what it looks at."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    undefined: bool
+    batched: bool
+    forward: bool
+    batched_forward: bool
+    backward: bool
 
 
 def _outputs(func: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
@@ -84,9 +99,14 @@ def _compared(
     """Both as real matrices of the same shape: (output parts) x (input parts)."""
     if x.is_complex():
         analytical = np.stack([analytical.real, analytical.imag], -1).reshape(len(analytical), -1)
-    if out.is_complex():
-        numerical = np.stack([numerical.real, numerical.imag], 1).reshape(-1, numerical.shape[-1])
-    return numerical, analytical
+    return _parted(numerical, out), analytical
+
+
+def _parted(matrix: np.ndarray[Any, Any], out: Any) -> np.ndarray[Any, Any]:
+    """With the real and imaginary parts of a complex output as two rows."""
+    if not out.is_complex():
+        return matrix
+    return np.stack([matrix.real, matrix.imag], 1).reshape(-1, matrix.shape[-1])
 
 
 def gradcheck(
@@ -117,17 +137,35 @@ def gradcheck(
     >>> torch.autograd.gradcheck(torch.sin, torch.rand(3, dtype=torch.float64, requires_grad=True))
     True
     """
-    given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
-    checked = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
     check(
-        checked,
-        ValueError,
-        "gradcheck expects at least one input tensor to require gradient, but none of the them "
-        "have requires_grad=True.",
+        check_forward_ad or check_backward_ad,
+        AssertionError,
+        "Expected at least one of check_forward_ad or check_backward_ad to be True",
+    )
+    check(
+        check_backward_ad or not check_batched_grad,
+        AssertionError,
+        "Setting check_batched_grad=True requires check_backward_ad to be True",
+    )
+    check(
+        check_forward_ad or not check_batched_forward_grad,
+        AssertionError,
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+    )
+    given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
+    limits = _Limits(
+        eps,
+        atol,
+        rtol,
+        nondet_tol,
+        check_undefined_grad,
+        check_batched_grad,
+        check_forward_ad,
+        check_batched_forward_grad,
+        check_backward_ad,
     )
     try:
-        for which in checked:
-            _check_one(func, given, which, eps, atol, rtol)
+        _check_all(func, given, _checked(given), limits)
     except GradcheckError:
         if raise_exception:
             raise
@@ -135,28 +173,198 @@ def gradcheck(
     return True
 
 
-def _check_one(
-    func: Callable[..., Any], given: list[Any], which: int, eps: float, atol: float, rtol: float
+def _checked(given: list[Any]) -> list[int]:
+    """The positions of the inputs that require gradients."""
+    checked = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    check(
+        checked,
+        ValueError,
+        "gradcheck expects at least one input tensor to require gradient, but none of them have "
+        "requires_grad=True.",
+    )
+    for i in checked:
+        spec = given[i]._array.spec
+        check(
+            all(n <= 1 or step != 0 for n, step in zip(spec.shape, spec.strides, strict=True)),
+            RuntimeError,
+            f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that "
+            "are non-overlapping to be able to compute the numerical gradients correctly. You "
+            "should call .contiguous on the input before passing it to gradcheck.",
+        )
+    return checked
+
+
+def _check_all(
+    func: Callable[..., Any], given: list[Any], checked: list[int], limits: _Limits
 ) -> None:
-    x = given[which]
     with modes.enable_grad():
         outs = _outputs(func, given)
-    numerical = _numerical(func, given, which, eps)
-    for index, out in enumerate(outs):
-        if x.numel() == 0 or out.numel() == 0:
+    live = [i for i, out in enumerate(outs) if out.requires_grad]
+    for which in checked:
+        numerical = _numerical(func, given, which, limits.eps)
+        if not live:
+            if any(np.any(matrix != 0) for matrix in numerical):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
             continue
-        if not out.requires_grad:
-            analytical = np.zeros(
-                (out.numel() * (2 if out.is_complex() else 1), x.numel()), x.dtype.numpy
-            )
-        else:
-            analytical = _analytical(out, x)
-        a, b = _compared(numerical[index], analytical, out, x)
-        if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+        for index in live:
+            out, x = outs[index], given[which]
+            if x.numel() == 0 or out.numel() == 0:
+                continue
+            if limits.backward:
+                _check_backward(numerical[index], out, x, (index, which), limits)
+            if limits.forward:
+                _check_forward(func, given, numerical[index], (index, which), limits)
+    if limits.undefined and limits.backward:
+        for index in live:
+            _check_undefined(outs[index])
+
+
+def _check_backward(
+    numerical: np.ndarray[Any, Any], out: Any, x: Any, place: tuple[int, int], limits: _Limits
+) -> None:
+    analytical = _analytical(out, x)
+    _compare("Jacobian", numerical, analytical, out, x, place, limits)
+    again = _analytical(out, x)
+    if np.abs(analytical - again).max(initial=0.0) > limits.nondet_tol:
+        raise GradcheckError(
+            "Backward is not reentrant, i.e., running backward with same input and grad_output "
+            "multiple times gives different values, although analytical gradient matches numerical "
+            f"gradient.The tolerance for nondeterminism was {limits.nondet_tol}.\n\nIf that is "
+            "expected, give gradcheck a `nondet_tol`."
+        )
+    if limits.batched:
+        _check_batched(analytical, out, x)
+
+
+def _check_forward(
+    func: Callable[..., Any],
+    given: list[Any],
+    numerical: np.ndarray[Any, Any],
+    place: tuple[int, int],
+    limits: _Limits,
+) -> None:
+    """Forward-mode derivatives: one tangent for each element of the input (and one for its
+    imaginary part)."""
+    index, which = place
+    x = given[which]
+    duals = import_module("ember.autograd.forward_ad")
+    columns = []
+    for position in range(x.numel()):
+        for step in (1.0, 1j) if x.is_complex() else (1.0,):
+            tangent = _unit(x, position, step)
+            with duals.dual_level():
+                moved = list(given)
+                moved[which] = duals.make_dual(x.detach(), tangent)
+                out = _outputs(func, moved)[index]
+                change = duals.unpack_dual(out).tangent
+                zero = np.zeros(out.numel(), out.dtype.numpy)
+                columns.append(zero if change is None else _flat(change))
+    out = _outputs(func, given)[index]
+    found = np.array(columns).T
+    a, b = _parted(numerical, out), _parted(found, out)
+    if not np.allclose(a, b, rtol=limits.rtol, atol=limits.atol, equal_nan=True):
+        raise _mismatch("Jacobian computed with forward mode", a, b, x, place)
+    if limits.batched_forward:
+        _check_batched_forward(func, given, found, place)
+
+
+def _check_batched(analytical: np.ndarray[Any, Any], out: Any, x: Any) -> None:
+    """Gradients of all elements of an output at once, by vmap, are those one by one."""
+    seeds = [_unit(out, i, 1.0) for i in range(out.numel())]
+
+    def one(weights: Any) -> Any:
+        (found,) = grad(out, x, weights, retain_graph=True, allow_unused=True)
+        return x * 0 if found is None else found
+
+    rows = analytical[:: 2 if out.is_complex() else 1]
+    _hold_batched(_stacked(one, seeds, "batched gradients"), rows, "batched gradient")
+
+
+def _check_batched_forward(
+    func: Callable[..., Any], given: list[Any], found: np.ndarray[Any, Any], place: tuple[int, int]
+) -> None:
+    index, which = place
+    x = given[which]
+    duals = import_module("ember.autograd.forward_ad")
+
+    def one(tangent: Any) -> Any:
+        with duals.dual_level():
+            moved = list(given)
+            moved[which] = duals.make_dual(x.detach(), tangent)
+            out = _outputs(func, moved)[index]
+            change = duals.unpack_dual(out).tangent
+            return out * 0 if change is None else change
+
+    columns = found[:, :: 2 if x.is_complex() else 1].T
+    seeds = [_unit(x, i, 1.0) for i in range(x.numel())]
+    _hold_batched(_stacked(one, seeds, "batched forward mode"), columns, "batched forward mode")
+
+
+def _stacked(one: Callable[[Any], Any], seeds: list[Any], what: str) -> np.ndarray[Any, Any]:
+    torch = import_module("ember")
+    try:
+        made = import_module("ember.func").vmap(one)(torch.stack(seeds))
+    except RuntimeError as error:
+        raise GradcheckError(
+            f"While computing {what}, got: {error}\n\ngradcheck or gradgradcheck failed while "
+            "testing batched gradient computation: the function cannot run inside vmap, so leave "
+            "check_batched_grad=False"
+        ) from error
+    return _flat(made).reshape(len(seeds), -1)
+
+
+def _hold_batched(batched: np.ndarray[Any, Any], single: np.ndarray[Any, Any], what: str) -> None:
+    if not np.allclose(batched, single, equal_nan=True):
+        raise GradcheckError(
+            f"gradcheck or gradgradcheck failed while testing {what} computation: got\n{batched}\n"
+            f"inside vmap, and one by one\n{single}"
+        )
+
+
+def _check_undefined(out: Any) -> None:
+    """A user's backward given None for the gradient gives none, or zeros."""
+    node = out.grad_fn
+    context = getattr(node, "context", None)
+    if getattr(context, "materialize_grads", True):
+        return
+    for found in node.apply([None] * len(node.out_specs)):
+        if isinstance(found, Tensor) and np.any(_flat(found) != 0):
             raise GradcheckError(
-                f"Jacobian mismatch for output {index} with respect to input "
-                f"{which},\nnumerical:{a.T}\nanalytical:{b.T}\n"
+                "Expected all input grads to be undefined or zero when all output grads are "
+                'undefined or zero. Please look at "Notes about undefined output gradients": a '
+                "backward whose ctx.set_materialize_grads(False) handles None."
             )
+
+
+def _unit(tensor: Any, position: int, step: complex) -> Any:
+    values = np.zeros(tensor.numel(), tensor.dtype.numpy)
+    values[position] = step
+    return from_ndarray(values.reshape(tuple(tensor.shape))).to(tensor.device)  # type: ignore[attr-defined]
+
+
+def _compare(
+    what: str,
+    numerical: np.ndarray[Any, Any],
+    analytical: np.ndarray[Any, Any],
+    out: Any,
+    x: Any,
+    place: tuple[int, int],
+    limits: _Limits,
+) -> None:
+    a, b = _compared(numerical, analytical, out, x)
+    if not np.allclose(a, b, rtol=limits.rtol, atol=limits.atol, equal_nan=True):
+        raise _mismatch(what, a, b, x, place)
+
+
+def _mismatch(what: str, a: Any, b: Any, x: Any, place: tuple[int, int]) -> GradcheckError:
+    real = x.dtype if not x.is_complex() else x.dtype.to_real()
+    numerical, analytical = (
+        from_ndarray(np.ascontiguousarray(m.T).astype(real.numpy)) for m in (a, b)
+    )
+    return GradcheckError(
+        f"{what} mismatch for output {place[0]} with respect to input {place[1]},\n"
+        f"numerical:{numerical}\nanalytical:{analytical}\n"
+    )
 
 
 def gradgradcheck(
@@ -179,13 +387,18 @@ def gradgradcheck(
     masked: bool = False,
 ) -> bool:
     """Whether gradients of gradients of `func` agree with central differences."""
+    check(
+        check_fwd_over_rev or check_rev_over_rev,
+        AssertionError,
+        "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
+    )
     given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
     wanted = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
     if grad_outputs is None:
         rng = np.random.default_rng(0)
         with modes.no_grad():
             outs = _outputs(func, given)
-        seeds = [_seed(rng, o) for o in outs]
+        seeds = [_seed(rng, o, gen_non_contig_grad_outputs) for o in outs]
     else:
         seeds = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
 
@@ -210,13 +423,25 @@ def gradgradcheck(
         return tuple(f for f in found if f is not None)
 
     return gradcheck(
-        first, (*given, *seeds), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception
+        first,
+        (*given, *seeds),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
     )
 
 
-def _seed(rng: np.random.Generator, out: Any) -> Any:
+def _seed(rng: np.random.Generator, out: Any, apart: bool) -> Any:
     values = rng.normal(size=tuple(out.shape))
     if out.dtype in dtypes.COMPLEX_TYPES:
         values = values + 1j * rng.normal(size=tuple(out.shape))
     made = from_ndarray(np.array(values, dtype=out.dtype.numpy)).to(out.device)
+    if apart and made.ndim:  # elements that are not next to each other
+        made = made.repeat_interleave(2, dim=-1)[..., ::2]
     return made.requires_grad_()

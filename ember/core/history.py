@@ -16,7 +16,7 @@ from ember.core.node import _refresh as _node_refresh
 from ember.core.tensor import Tensor, needs_grad
 from ember.errors import check
 from ember.kernel.array import Array
-from ember.layout import Layout, dense_order, may_overlap
+from ember.layout import Layout, dense_order
 
 INFERENCE_WRITE = (
     "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a "
@@ -24,10 +24,11 @@ INFERENCE_WRITE = (
 )
 
 
-def check_write(tensor: Tensor) -> None:
-    """RuntimeError unless the tensor may be written in place: no overlapping memory, no leaf that
-    needs gradients."""
-    check_elements(tensor._array)
+def check_write(tensor: Tensor, one_value: bool = False) -> None:
+    """RuntimeError unless the tensor may be written in place: no leaf that needs gradients, and no
+    elements that share memory, unless all get `one_value`."""
+    if not one_value:
+        check_elements(tensor._array)
     if tensor._inference:
         check(modes.state.inference, RuntimeError, INFERENCE_WRITE)
     if modes.state.grad:
@@ -73,10 +74,13 @@ def _check_history(tensor: Tensor) -> None:
 
 
 def check_elements(target: Array) -> None:
-    """RuntimeError if elements of an array share memory with each other."""
+    """RuntimeError if elements of an array share memory because they were expanded; as in PyTorch,
+    strides that overlap in other ways are the writer's affair."""
     spec = target.spec
     check(
-        spec.contiguous or not may_overlap(spec.shape, spec.strides),
+        spec.contiguous
+        or 0 in spec.shape
+        or all(n == 1 or step != 0 for n, step in zip(spec.shape, spec.strides, strict=True)),
         RuntimeError,
         "unsupported operation: more than one element of the written-to tensor refers to a single "
         "memory location. Please clone() the tensor before performing the operation.",

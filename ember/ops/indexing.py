@@ -23,6 +23,7 @@ from ember.kernel.array import Spec, contiguous_spec
 from ember.layout import broadcast_shapes, broadcasts_to
 from ember.ops.create import tensor
 from ember.ops.views import select, slice_, unsqueeze
+from ember.source_lines import warn
 
 INDEX_TYPES = (dtypes.int64, dtypes.int32, dtypes.uint8, dtypes.bool_, dtypes.int16, dtypes.int8)
 
@@ -133,13 +134,23 @@ def _normalised(self: Tensor, key: Any) -> tuple[Tensor, list[Any] | None]:
 
 def _as_items(key: Any) -> list[Any]:
     if isinstance(key, list) and not _is_index_list(key):
+        warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated: use "
+            "x[tuple(seq)] instead of x[seq], or x[torch.tensor(seq)]",
+            UserWarning,
+        )
         key = tuple(key)
     items = list(key) if isinstance(key, tuple) else [key]
     return [_as_item(item) for item in items]
 
 
 def _is_index_list(key: list[Any]) -> bool:
-    return all(isinstance(k, (int, bool, np.generic, list, Tensor)) for k in key) or not key
+    """Whether a list stands for one tensor of indices, rather than for a tuple of them: tensors,
+    sequences, slices, ... and None make it a tuple, as in PyTorch."""
+    return not any(
+        k is None or k is Ellipsis or isinstance(k, (slice, list, tuple, range, Tensor, np.ndarray))
+        for k in key
+    )
 
 
 def _as_item(item: Any) -> Any:

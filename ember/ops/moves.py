@@ -281,7 +281,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
             "dimensions.",
         )
         return copy_(self, value if value.device is self.device else value.to(self.device))
-    check_write(self)
+    check_write(self, one_value=True)
     fill(self._array, fill_value(self._array.spec.dtype, value))
     written(self)
     if modes.state.grad and needs_grad(self):

@@ -138,3 +138,88 @@ def test_jacobians_with_a_graph(torch):
     found = torch.autograd.functional.jacobian(lambda a: a**3, x, create_graph=True)
     found.sum().backward()
     assert x.grad.tolist() == [6, 12]
+
+
+def function(torch, **rules):
+    """A Function of x -> 2x with these rules."""
+
+    def forward(ctx, x):
+        ctx.set_materialize_grads("undefined" not in rules)
+        return x * 2
+
+    methods = {"forward": staticmethod(forward)}
+    backward = rules.get("undefined") or rules.get("backward") or (lambda ctx, grad: grad * 2)
+    methods["backward"] = staticmethod(backward)
+    if "jvp" in rules:
+        methods["jvp"] = staticmethod(rules["jvp"])
+    return type("Double", (torch.autograd.Function,), methods).apply
+
+
+def test_backward_that_gives_other_values_each_time(torch):
+    count = [0]
+
+    def backward(ctx, grad):
+        count[0] += 1
+        return grad * (2 + 1e-7 * count[0])
+
+    x, double = leaf(torch, 0.3, -0.7), function(torch, backward=backward)
+    with pytest.raises(RuntimeError, match="Backward is not reentrant"):
+        torch.autograd.gradcheck(double, x)
+    assert torch.autograd.gradcheck(double, x, nondet_tol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:Backwards compatibility:UserWarning")
+def test_backward_without_gradients(torch):
+    def ones(ctx, grad):
+        return torch.ones(2, dtype=torch.float64) if grad is None else grad * 2
+
+    x, double = leaf(torch, 0.3, -0.7), function(torch, undefined=ones)
+    with pytest.raises(RuntimeError, match="Expected all input grads to be undefined or zero"):
+        torch.autograd.gradcheck(double, x)
+    assert torch.autograd.gradcheck(double, x, check_undefined_grad=False)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_forward_mode_is_checked(torch):
+    x = leaf(torch, 0.3, -0.7)
+    assert torch.autograd.gradcheck(
+        lambda a: a.sin() * a, x, check_forward_ad=True, check_batched_forward_grad=True
+    )
+    right = function(torch, jvp=lambda ctx, tangent: tangent * 2)
+    assert torch.autograd.gradcheck(right, x, check_forward_ad=True)
+    wrong_rule = function(torch, jvp=lambda ctx, tangent: tangent * 3)
+    with pytest.raises(RuntimeError, match="Jacobian computed with forward mode mismatch"):
+        torch.autograd.gradcheck(wrong_rule, x, check_forward_ad=True)
+
+
+def test_batched_gradients_are_checked(torch):
+    x = leaf(torch, 0.3, -0.7)
+    assert torch.autograd.gradcheck(lambda a: a.sin() * a, x, check_batched_grad=True)
+    reads = function(torch, backward=lambda ctx, grad: grad * 2 + 0 * grad.sum().item())
+    with pytest.raises(RuntimeError, match="While computing batched gradients, got"):
+        torch.autograd.gradcheck(reads, x, check_batched_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"check_backward_ad": False}, "at least one of check_forward_ad or check_backward_ad"),
+        ({"check_batched_forward_grad": True}, "requires check_forward_ad to be True"),
+    ],
+)
+def test_options_that_do_not_go_together(torch, options, message):
+    with pytest.raises(AssertionError, match=message):
+        torch.autograd.gradcheck(lambda a: a * 2, leaf(torch, 1.0), **options)
+
+
+def test_outputs_and_inputs_that_cannot_be_checked(torch):
+    with pytest.raises(RuntimeError, match="Numerical gradient for function expected to be zero"):
+        torch.autograd.gradcheck(lambda a: (a * 2).detach(), leaf(torch, 1.0))
+    expanded = torch.ones(1, dtype=torch.float64).expand(2).requires_grad_()
+    with pytest.raises(RuntimeError, match="has a dimension with stride 0"):
+        torch.autograd.gradcheck(lambda a: a * 2, expanded)
+    with pytest.raises(AssertionError, match="check_fwd_over_rev or check_rev_over_rev"):
+        torch.autograd.gradgradcheck(lambda a: a**3, leaf(torch, 1.0), check_rev_over_rev=False)
+    assert torch.autograd.gradgradcheck(
+        lambda a: a**3, leaf(torch, 1.0, 2.0), gen_non_contig_grad_outputs=True
+    )

@@ -329,3 +329,23 @@ def test_a_result_with_no_dims_and_no_inputs_that_need_gradients(torch):
     Cube = cube(torch)
     y = Cube.apply(torch.tensor(2.0), 1.0)
     assert y.item() == 8 and not y.requires_grad and y.grad_fn is None
+
+
+def test_arguments_by_name_have_gradients(torch):
+    class Scale(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, k=2):
+            ctx.k = k
+            return x * k
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.k, None
+
+    x = leaf(torch, 1.0, 2.0)
+    y = Scale.apply(k=3, x=x)
+    assert y.requires_grad and y.tolist() == [3.0, 6.0]
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        Scale.apply(x, z=1)

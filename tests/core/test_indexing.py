@@ -194,3 +194,30 @@ def test_repeated_places_written_and_added(torch):
     y[0] = y[1].clone()
     y[..., 1] = 9
     assert y.tolist() == [[8, 9, 8], [8, 9, 8]]
+
+
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ([[0, 1], [1, 0]], [1.0, 4.0]),
+        ([[0, 1]], [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]),
+        ([[True, False, True]], [[0.0, 1.0, 2.0, 3.0], [8.0, 9.0, 10.0, 11.0]]),
+        ([[0, 1], [1]], [1.0, 5.0]),
+        ([slice(0, 1), 0], [0.0]),
+        ([..., 0], [0.0, 4.0, 8.0]),
+        ([0, 2], [[0.0, 1.0, 2.0, 3.0], [8.0, 9.0, 10.0, 11.0]]),
+    ],
+)
+def test_lists_of_sequences_are_tuples(torch, key, expected):
+    x = torch.arange(12.0).reshape(3, 4)
+    assert x[key].tolist() == expected
+    x[key] = -1.0
+    assert bool((x[key] == -1).all())
+    both = [torch.tensor([0]), torch.tensor([1])]
+    assert torch.arange(12.0).reshape(3, 4)[both].tolist() == [1.0]
+
+
+def test_lists_that_are_tuples_are_deprecated():
+    with pytest.warns(UserWarning, match="non-tuple sequence for multidimensional indexing"):
+        ember.zeros(2, 2)[[[0, 1], [1, 0]]]

@@ -377,3 +377,21 @@ def test_a_view_that_was_made_a_leaf_is_one(torch):
     assert base.tolist() == [2.0] * 4
     base[:2].mul_(torch.ones(2, requires_grad=True))  # the base was no leaf that requires gradients
     assert leaf.grad_fn is not None
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((3, 2), (2, 3)), ((4, 3), (3, 4)), ((2, 2), (1, 1)), ((3, 3), (3, 2))]
+)
+def test_strides_that_cross_may_be_written(torch, shape, strides):
+    x = torch.zeros(20)
+    x.as_strided(shape, strides).add_(torch.ones(shape))
+    x.as_strided(shape, strides).fill_(2.0)
+    assert set(x.tolist()) == {0.0, 2.0}
+
+
+def test_expanded_memory_takes_one_value_only(torch):
+    x = torch.zeros(1)
+    x.expand(3).fill_(4.0)
+    assert x.item() == 4 and x.expand(3).zero_().tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.expand(3).add_(1)
