@@ -70,7 +70,8 @@ STANDS_ON = {
 SLOW = ["llvmlite", "scipy", "rich", "tqdm", "safetensors", "torch", "cuda", "sklearn"]
 SLOW += ["multiprocessing", "tempfile", "zipfile", "asyncio", "concurrent.futures", "subprocess"]
 SLOW += ["argparse", "logging", "unittest", "http", "importlib.metadata", "difflib", "dataclasses"]
-SLOW += ["traceback", "inspect", "pathlib", "hashlib"]
+SLOW += ["traceback", "inspect", "pathlib", "hashlib", "gzip", "wave"]
+SLOW += ["tensorboard", "PIL", "matplotlib"]
 # Third-party and slow standard modules that may be imported inside a function.
 LAZY = {name.partition(".")[0] for name in SLOW} | {"ml_dtypes", "numpy"}
 
