@@ -6,6 +6,7 @@ from typing import Any
 
 from ember.backends.base import resolve
 from ember.core.array import host_copy
+from ember.core.levels import LevelArray
 from ember.core.modes import get_default_dtype
 from ember.core.printing import format_sparse, format_tensor
 from ember.core.tensor import Tensor, legacy_device
@@ -16,6 +17,8 @@ from ember.device import device as Device
 def text_of(tensor: Tensor) -> str:
     """The text of a tensor, as PyTorch prints it."""
     array = tensor._array
+    if type(array) is LevelArray:
+        return _text_of_batch(array)
     if array.kind != "strided":
         return _text_of_sparse(tensor, array)
     values: Any = None if array.spec.device is META else host_copy(array)
@@ -30,6 +33,15 @@ def text_of(tensor: Tensor) -> str:
         get_default_dtype(),
         "tensor" if type(tensor) is Tensor else _class_name(type(tensor)),
     )
+
+
+def _text_of_batch(array: LevelArray) -> str:
+    """One element of a batch, shown as the whole batch."""
+    whole = text_of(array.value)
+    if not array.batched:
+        return whole
+    lines = whole.replace("\n", "\n    ")
+    return f"BatchedTensor(lvl={array.frame.depth + 1}, bdim=0, value=\n    {lines}\n)"
 
 
 # the names of the parts of a sparse tensor

@@ -20,7 +20,7 @@ from ember.ops.joining import stack
 
 Rule = Callable[[Any, list[Any], list[Any], int, Sequence[Any]], Any]
 
-DYNAMIC = frozenset("nonzero unique unique_consecutive masked_select bincount".split())
+DYNAMIC = frozenset("nonzero unique unique_consecutive masked_select".split())
 
 
 def rule_of(op: Any) -> Rule:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ember.core import engine, modes
-from ember.core.dispatch import is_differentiable
+from ember.core.dispatch import RuleNode, is_differentiable
 from ember.core.formula_node import FormulaNode
 from ember.core.lifting import lift
 from ember.core.node import Edge, Node, Saved, edge_of
@@ -75,6 +75,8 @@ def tangent_of(node: Node, moved: list[Any], batch: Any) -> Sequence[Any]:
         return _by_view(node, moved[0])
     if isinstance(node, FormulaNode) and _is_plain(node):
         return [_by_formula(node, moved)]
+    if isinstance(node, RuleNode) and node.op.name in BILINEAR:
+        return [_by_product(node, moved)]
     return by_second_gradient(node, moved, batch)
 
 
@@ -107,6 +109,24 @@ def _by_formula(node: FormulaNode, moved: list[Any]) -> Any:
         part = tangent if same else op.run([tangent, *(known[n] for n in names)])
         total = part if total is None else total + part
     return total if total is None else fitted(total, node.out_specs[0])
+
+
+BILINEAR = ("matmul", "convolution")  # library ops that are linear in each of two arguments
+
+
+def _by_product(node: RuleNode, moved: list[Any]) -> Any:
+    """The product rule; the node's gradient rule has saved both factors."""
+    values = {
+        name: value.unpack(node) if isinstance(value, Saved) else value
+        for name, value in node.values.items()
+    }
+    total = None
+    for name, tangent in zip(node.op.parameters[:2], moved, strict=True):
+        if tangent is not None:
+            row = {**values, name: tangent}
+            part = node.op.run([row[p] for p in node.op.parameters])
+            total = part if total is None else total + part
+    return total
 
 
 def fitted(tangent: Any, spec: Spec) -> Any:

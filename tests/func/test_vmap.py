@@ -268,3 +268,20 @@ def test_detached_inside(torch):
     x = wave(torch, 3, 4).requires_grad_()
     torch.vmap(lambda a: (a * a.detach()).sum())(x).sum().backward()
     assert torch.equal(x.grad, x.detach())
+
+
+def test_text(torch):
+    seen = []
+
+    def function(a):
+        seen.append(repr(a))
+        return a
+
+    torch.vmap(torch.vmap(function))(torch.tensor([[[1.0, 2.0]]]))
+    assert seen[0] == (
+        "BatchedTensor(lvl=2, bdim=0, value=\n"
+        "    BatchedTensor(lvl=1, bdim=0, value=\n"
+        "        tensor([[[1., 2.]]])\n"
+        "    )\n"
+        ")"
+    )
