@@ -7,8 +7,15 @@ from typing import Any
 
 from ember.version import ember_version
 
-# What programs ask for, and what to do instead.
-INSTEAD: dict[str, str] = {}
+# What programs ask for that is left out, and what to do instead.
+_QUANTIZED = "quantization is left out; float16 and bfloat16 make models smaller"
+INSTEAD = {
+    "torch.quantize_per_tensor": _QUANTIZED,
+    "torch.quantize_per_channel": _QUANTIZED,
+    "torch.quint8": _QUANTIZED,
+    "torch.qint8": _QUANTIZED,
+    "torch.qint32": _QUANTIZED,
+}
 
 
 class MissingAttribute(AttributeError):

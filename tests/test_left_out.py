@@ -39,3 +39,8 @@ def test_quantization_stubs_are_identities():
     assert functional.add(x, x).tolist() == [2.0, -4.0]
     assert functional.cat([x, x]).shape == (4,) and functional.mul_scalar(x, 2.0)[0] == 2.0
     assert functional.add_relu(x, x).tolist() == [2.0, 0.0]
+
+
+def test_missing_names_say_what_is_left_out():
+    with pytest.raises(AttributeError, match="quantize_per_tensor.*quantization is left out"):
+        torch.quantize_per_tensor

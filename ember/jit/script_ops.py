@@ -218,6 +218,8 @@ _OWN: dict[str, Callable[..., Any]] = {
     "device": lambda value, *rest: Device(value, *rest),
     "warn": _warn,
     "is_grad_enabled": modes.is_grad_enabled,
+    "is_autocast_enabled": lambda kind="cuda": modes.autocast_state(kind)[0],
+    "is_autocast_cpu_enabled": lambda: modes.autocast_state("cpu")[0],
     "set_grad_enabled": lambda enabled: modes.set_grad_enabled(enabled) and None,
     "is_scripting": lambda: True,
     "split": _split,

@@ -11,6 +11,7 @@ from ember.core.registry import NAMESPACES
 from ember.core.tensor import Tensor
 from ember.device import device as Device
 from ember.jit.archive_types import DTYPES, FORMATS
+from ember.jit.layer_ops import LAYER_OPS
 from ember.nn import functional as F
 
 # Where an op takes a dtype without a name.
@@ -155,7 +156,7 @@ def _attention(
     return F.scaled_dot_product_attention(query, key, value, mask, p, *rest, **named)
 
 
-_SPECIAL: dict[str, Callable[..., Any]] = {
+_SPECIAL: dict[str, Callable[..., Any]] = LAYER_OPS | {
     "to": _to,
     "_convolution": _convolution,
     "convolution": _convolution,
