@@ -211,9 +211,7 @@ def init_process_group(
         ValueError,
         f"rank {rank} is not in a world of {world_size} processes, which are numbered from 0",
     )
-    _world.peers = Peers(
-        PrefixStore(f"default_pg/{_world.inits}", store), rank, world_size, limit
-    )
+    _world.peers = Peers(PrefixStore(f"default_pg/{_world.inits}", store), rank, world_size, limit)
     _world.inits += 1
     _world.store, _world.made = store, 0
     _world.backend_config = backend or "cpu:gloo,cuda:nccl"

@@ -120,20 +120,23 @@ def set_optimizer_state_dict(
     """Load what get_optimizer_state_dict gave."""
     names, given = _names(model), list(optim_state_dict["param_groups"])
     for optimizer in _listed(optimizers):
+        count = len(optimizer.param_groups)
+        groups, given = given[:count], given[count:]
         numbers: dict[str, int] = {}
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                numbers[names[id(parameter)]] = len(numbers)
-        groups, given = given[: len(optimizer.param_groups)], given[len(optimizer.param_groups) :]
+        loaded = []
+        for group, found in zip(optimizer.param_groups, groups, strict=True):
+            own = [names[id(parameter)] for parameter in group["params"]]
+            check(
+                set(own) == set(found["params"]),
+                ValueError,
+                f"a group of the optimizer has the parameters {own}, and the state {found['params']}",
+            )
+            first = len(numbers)
+            numbers |= {name: first + place for place, name in enumerate(own)}
+            loaded.append({**found, "params": [numbers[name] for name in own]})
         known = optim_state_dict["state"]
-        optimizer.load_state_dict(
-            {
-                "state": {number: known[n] for n, number in numbers.items() if n in known},
-                "param_groups": [
-                    {**group, "params": [numbers[n] for n in group["params"]]} for group in groups
-                ],
-            }
-        )
+        state = {number: known[name] for name, number in numbers.items() if name in known}
+        optimizer.load_state_dict({"state": state, "param_groups": loaded})
 
 
 def get_state_dict(
