@@ -39,6 +39,8 @@ _HERE: dict[tuple[str, str], tuple[str, str]] = {
     ("torch", "device"): ("ember.device", "device"),
     ("torch", "dtype"): ("ember.dtypes", "dtype"),
     ("torch._C", "Generator"): ("ember.core.generator", "Generator"),
+    ("torch.nn.modules.module", "_WrappedHook"): ("ember.nn.modules.module_state", "_WrappedHook"),
+    ("torch.utils.hooks", "RemovableHandle"): ("ember.core.hooks", "RemovableHandle"),
     ("torch.storage", "UntypedStorage"): ("ember.core.storages", "UntypedStorage"),
     ("torch.storage", "TypedStorage"): ("ember.core.typed_storages", "TypedStorage"),
     ("torch.storage", "_load_from_bytes"): ("ember.serialization.loading", "_load_from_bytes"),

@@ -116,3 +116,29 @@ def test_mapping_our_files(tmp_path):
     ember.save({"a": ember.arange(5)}, tmp_path / "a.pt")
     found = torch.load(tmp_path / "a.pt", mmap=True)
     assert found["a"].tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("source", "target"), [(torch, ember), (ember, torch)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda nn: nn.LSTM(3, 4),
+        lambda nn: nn.GRU(3, 4, 2, bidirectional=True),
+        lambda nn: nn.TransformerEncoderLayer(3, 1, 8, activation="gelu", batch_first=True),
+        lambda nn: nn.LazyLinear(4),
+        lambda nn: nn.Sequential(nn.LazyConv1d(4, 1), nn.ReLU()),
+    ],
+)
+def test_whole_modules(source, target, make):
+    source.manual_seed(0)
+    module = make(source.nn)
+    found = target.load(saved(source, module), weights_only=False)
+    assert type(found).__module__.startswith(target.__name__)
+    lazy = "Lazy" in repr(module)
+    rows = [[[0.1, 0.2, 0.3]] * 3] * 2
+    made = [m.eval()(f.tensor(rows)) for m, f in ((module, source), (found, target))]
+    if not lazy:
+        one, other = (m[0] if isinstance(m, tuple) else m for m in made)
+        assert one.detach().flatten().tolist() == pytest.approx(
+            other.detach().flatten().tolist(), abs=1e-6
+        )

@@ -39,6 +39,14 @@ class _WrappedHook:
             return self.hook(self.module, *args, **kwargs)
         return self.hook(*args, **kwargs)
 
+    def __getstate__(self):
+        state = {"hook": self.hook, "with_module": self.with_module}
+        return {**state, "module": self.module} if self.with_module else state
+
+    def __setstate__(self, state):
+        self.hook, self.with_module = state["hook"], state["with_module"]
+        self.module = state.get("module")
+
 
 class ModuleState:
     """The part of Module that saves and loads."""

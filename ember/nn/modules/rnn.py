@@ -99,6 +99,15 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [getattr(self, name, None) for name in self._flat_weights_names]
 
+    def __getstate__(self):
+        """With the lists that PyTorch's networks hold, so that it can load the whole module."""
+        lists = {"_flat_weights_names": self._flat_weights_names}
+        return {**vars(self), **lists, "_flat_weights": self._flat_weights}
+
+    def __setstate__(self, state):
+        computed = ("_flat_weights_names", "_flat_weights")
+        super().__setstate__({name: v for name, v in state.items() if name not in computed})
+
     @property
     def all_weights(self):
         """The parameters of each layer and direction, as lists."""

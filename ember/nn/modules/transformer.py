@@ -8,6 +8,7 @@ from ember import dtypes
 from ember.core.modes import autocast_state, is_grad_enabled
 from ember.errors import check
 from ember.nn import init
+from ember.nn.modules.activation import GELU, ReLU
 from ember.nn.modules.attention import MultiheadAttention
 from ember.nn.modules.container import ModuleList
 from ember.nn.modules.dropout import Dropout
@@ -25,6 +26,14 @@ def _get_activation_fn(activation):
     message = f"activation should be relu/gelu, not {activation}"
     check(activation in functions, RuntimeError, message)
     return functions[activation]
+
+
+def _relu_or_gelu(activation):
+    """1 for relu, 2 for gelu, 0 for others."""
+    for number, function, kind in ((1, F.relu, ReLU), (2, F.gelu, GELU)):
+        if activation is function or isinstance(activation, kind):
+            return number
+    return 0
 
 
 class _TransformerLayer(Module):
@@ -67,6 +76,8 @@ class _TransformerLayer(Module):
         self.activation = (
             _get_activation_fn(activation) if isinstance(activation, str) else activation
         )
+        if blocks == 2:  # an encoder's: PyTorch's asks, when it has loaded the module
+            self.activation_relu_or_gelu = _relu_or_gelu(self.activation)
 
     def __setstate__(self, state):
         super().__setstate__(state)
