@@ -129,7 +129,7 @@ def set_optimizer_state_dict(
             check(
                 set(own) == set(found["params"]),
                 ValueError,
-                f"a group of the optimizer has the parameters {own}, and the state {found['params']}",
+                f"the optimizer has the parameters {own}, and the state {found['params']}",
             )
             first = len(numbers)
             numbers |= {name: first + place for place, name in enumerate(own)}
