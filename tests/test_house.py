@@ -64,7 +64,8 @@ STANDS_ON = {
     "optim": {"nn"},  # averaged models are modules
     "quantization": {"ao"},  # an older name
     "types": {"autograd", "symbolic_numbers"},  # names for annotations
-    "utils": {"autograd", "hub", "nn"},  # checkpointing is a Function; flops go by module
+    # checkpointing is a Function; flops go by module; timers set threads
+    "utils": {"autograd", "hub", "nn", "settings"},
 }
 # Modules that a program may never need: each is imported where it is used first.
 SLOW = ["llvmlite", "scipy", "rich", "tqdm", "safetensors", "torch", "cuda", "sklearn"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-SETTINGS = ("cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp")
+SETTINGS = ("cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp", "opt_einsum")
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from ember.backends.precision import Precision
 from ember.errors import check
 
 enabled = True  # use cuDNN where it is installed
@@ -24,6 +25,9 @@ benchmark = False  # time the candidates for each new convolution, and keep the 
 benchmark_limit = 10  # how many candidates are timed; 0 for all
 deterministic = False  # only algorithms that give the same bits each time
 allow_tf32 = True  # float32 convolutions may round their inputs to 10 bits on tensor cores
+fp32_precision = "none"  # of all that cuDNN does; `conv` and `rnn` have their own
+conv, rnn = Precision("tf32"), Precision("tf32")
+depthwise_kernel = "auto"  # which kernel convolutions of single channels use
 SETTINGS = {"enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32"}
 loaded_version: int | None = None  # set by the backend that loads the library
 
@@ -36,6 +40,38 @@ def version() -> int | None:
 def is_available() -> bool:
     """Whether a cuDNN library is in use: only with a real GPU."""
     return loaded_version is not None
+
+
+def is_acceptable(tensor: Any) -> bool:
+    """Whether cuDNN would compute with a tensor: one of floats on a real GPU."""
+    return bool(is_available() and enabled and tensor.is_cuda and tensor.dtype.is_floating_point)
+
+
+def set_flags(
+    _enabled: bool | None = None,
+    _benchmark: bool | None = None,
+    _benchmark_limit: int | None = None,
+    _deterministic: bool | None = None,
+    _allow_tf32: bool | None = None,
+    _fp32_precision: str = "none",
+    _depthwise_kernel: str | None = None,
+) -> tuple[Any, ...]:
+    """Change the settings that are given; what all of them were before."""
+    module = sys.modules[__name__]
+    wanted = {
+        "enabled": _enabled,
+        "benchmark": _benchmark,
+        "benchmark_limit": _benchmark_limit,
+        "deterministic": _deterministic,
+        "allow_tf32": _allow_tf32,
+        "fp32_precision": None if _fp32_precision == "none" else _fp32_precision,
+        "depthwise_kernel": _depthwise_kernel,
+    }
+    before = tuple(getattr(module, name) for name in wanted)
+    for name, value in wanted.items():
+        if value is not None:
+            setattr(module, name, value)
+    return before
 
 
 @contextmanager

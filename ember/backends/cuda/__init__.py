@@ -10,6 +10,7 @@ False
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ember.errors import check
@@ -56,3 +57,25 @@ def is_built() -> bool:
     False
     """
     return False
+
+
+_LEFT_OUT = {
+    "cufft_plan_cache": "plans of cuFFT are not kept",
+    "cuFFTPlanCache": "plans of cuFFT are not kept",
+    "cuFFTPlanCacheAttrContextProp": "plans of cuFFT are not kept",
+    "cuFFTPlanCacheManager": "plans of cuFFT are not kept",
+    "blas_workspace_size": "workspaces are not set",
+    "cublas_workspace_size": "workspaces are not set",
+    "cublaslt_workspace_size": "workspaces are not set",
+    "preferred_rocm_fa_library": "there are no GPUs of AMD's",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LEFT_OUT:
+        message = f"torch.backends.cuda has no {name} in Ember: {_LEFT_OUT[name]}"
+        raise AttributeError(message, name=name)
+    attention = import_module("ember.backends.cuda.attention")
+    if name in attention.__all__:
+        return getattr(attention, name)
+    raise AttributeError(f"module 'torch.backends.cuda' has no attribute {name!r}", name=name)
