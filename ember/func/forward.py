@@ -169,10 +169,11 @@ def by_second_gradient(node: Node, moved: list[Any], batch: Any) -> list[Any]:
 
 
 def _dummy(spec: Spec, batch: Any) -> Any:
-    """Zeros as a cotangent to differentiate by; None for what has no gradient."""
+    """A cotangent to differentiate by, at which no rule is singular; None for what has no
+    gradient."""
     if not is_differentiable(spec.dtype):
         return None
-    value = zeros_of(spec)
+    value = zeros_of(spec, 1)
     if batch is not None:
         value = lift(value, batch)
     return connected(value._array, Input(value, None, False))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.core import modes
+from ember.core.dispatch import is_differentiable
 from ember.core.node import Edge
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -125,6 +126,11 @@ def grad_and_value(
             f"{where}: Expected f(*args) to return a scalar Tensor, got tensor with {value.ndim} "
             "dims. Maybe you wanted to use the vjp or jacrev APIs instead?",
         )
+        check(
+            is_differentiable(value.dtype) and not value.is_complex(),
+            RuntimeError,
+            f"grad can be implicitly created only for real scalar outputs but got {value.dtype}",
+        )
         ones = zeros_of(value._array.spec, 1)
         found = gradients([value], taped.edges, [ones], taped.batch)
         grads = regrouped(found, args, argnums, which)
@@ -157,12 +163,33 @@ def grad(
 def checked_outputs(tree: Any, where: str) -> tuple[list[Any], Any]:
     """The leaves of a function's results; RuntimeError unless they are tensors."""
     leaves, spec = tree_flatten(tree)
+    check(
+        leaves and tree is not None,
+        RuntimeError,
+        lambda: (
+            f"{where}: Expected f to be a function that has non-empty output (got output = "
+            f"{leaves})"
+        ),
+    )
     for leaf in leaves:
         check(
             isinstance(leaf, Tensor),
             RuntimeError,
             f"{where}: expected f(*primals) to return only tensors, got unsupported type "
             f"{type(leaf)}",
+        )
+    return leaves, spec
+
+
+def differentiable_results(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of results to differentiate backwards; RuntimeError for integers."""
+    leaves, spec = checked_outputs(tree, "vjp(f, *primals)")
+    for leaf in leaves:
+        check(
+            is_differentiable(leaf.dtype),
+            RuntimeError,
+            "vjp(f, ...): All outputs of f must be floating-point or complex Tensors, got Tensor "
+            f"with dtype {leaf.dtype}",
         )
     return leaves, spec
 
@@ -178,7 +205,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """
     taped = Taped(func, primals, {}, range(len(primals)))
     result, aux = split_aux(taped.result, has_aux, "vjp(f, *primals)")
-    outputs, spec = checked_outputs(result, "vjp(f, *primals)")
+    outputs, spec = differentiable_results(result)
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: Any = None) -> Any:
         given, structure = tree_flatten(cotangents)

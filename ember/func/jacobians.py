@@ -14,6 +14,7 @@ from ember.func.gradients import (
     Taped,
     checked_outputs,
     chosen,
+    differentiable_results,
     moved_outputs,
     regrouped,
     split_aux,
@@ -37,6 +38,18 @@ def unit_vectors(values: list[Any]) -> tuple[Any, ...]:
         made.append(flat.view((total, *spec.shape)))
         start += count
     return tuple(made)
+
+
+def check_real(name: str, outputs: list[Any], inputs: list[Any]) -> None:
+    """RuntimeError for complex numbers, of which a Jacobian would tell half."""
+    for what, values in (("inputs", inputs), ("outputs", outputs)):
+        for place, value in enumerate(values):
+            check(
+                not value.is_complex(),
+                RuntimeError,
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened "
+                f"input idx: {place}",
+            )
 
 
 def jacrev(
@@ -66,7 +79,8 @@ def jacrev(
         which = chosen(argnums, args)
         taped = Taped(func, args, kwargs, which)
         result, aux = split_aux(taped.result, has_aux, "vjp(f, *primals)")
-        outputs, spec = checked_outputs(result, "vjp(f, *primals)")
+        outputs, spec = differentiable_results(result)
+        check_real("jacrev", outputs, taped.leaves)
 
         def row(*weights: Any) -> tuple[Any, ...]:
             return tuple(gradients(outputs, taped.edges, weights, taped.batch))
@@ -110,6 +124,7 @@ def jacfwd(
         taped = Taped(func, args, kwargs, which, forward=True)
         result, aux = split_aux(taped.result, has_aux, "jvp(f, primals, tangents)")
         outputs, spec = checked_outputs(result, "jvp(f, primals, tangents)")
+        check_real("jacfwd", outputs, taped.leaves)
 
         def column(*tangents: Any) -> tuple[Any, ...]:
             return tuple(moved_outputs(taped, outputs, list(tangents)))

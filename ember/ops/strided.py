@@ -105,7 +105,9 @@ class StridedNode(Node):
             spec = grads[0]._array.spec
             ones = tensor_of(full_array(contiguous_spec(own.shape, spec.dtype, spec.device), 1))
             memory = memory / adjoint(ones, (extent,), own).clamp(min=1)
-        return (memory.as_strided(*own),)
+        memory = memory.contiguous()  # it may be a view of a larger tensor
+        first = memory.storage_offset()
+        return (memory.as_strided(own.shape, own.strides, first + own.offset),)
 
 
 def _define_properties() -> None:

@@ -180,6 +180,31 @@ def test_modes_without_gradients(torch):
     assert torch.allclose(func.grad(lambda y: (y * y.detach()).sum())(x), x)
 
 
+def test_tangents_within_larger_tensors(torch):
+    x, tangents = wave(torch, 4), wave(torch, 3, 4, phase=1)
+
+    def written(a):
+        b = a.clone()
+        b[1:].mul_(2)
+        return b
+
+    for function in (lambda a: a.as_strided((2, 2), (1, 2)), written):
+        found = torch.func.jvp(function, (x,), (tangents[1],))[1]
+        assert torch.equal(found, function(tangents[1].clone()))
+        leaf = x.clone().requires_grad_()
+        out = function(leaf)
+        given = wave(torch, 3, *out.shape, phase=2)
+        (row,) = torch.autograd.grad(out, leaf, given[1], retain_graph=True)
+        assert torch.equal(row, torch.autograd.grad(out, leaf, given[1].clone())[0])
+
+
+def test_no_rule_is_asked_where_it_is_singular(torch):
+    x, t = wave(torch, 4), wave(torch, 4, phase=1)
+    found = torch.func.jvp(lambda a: a.logcumsumexp(0), (x,), (t,))[1]
+    weights = x.exp()
+    assert torch.allclose(found, (weights * t).cumsum(0) / weights.cumsum(0))
+
+
 def sums(y):
     return y.sum()
 
@@ -195,6 +220,10 @@ def sums(y):
         (lambda f, x: f.grad(sums, argnums=(0, 0))(x), "argnums elements must be unique"),
         (lambda f, x: f.grad(sums)(x.long()), "only Tensors of floating point dtype can require"),
         (lambda f, x: f.grad(lambda y: y.sum().backward())(x), "called inside a functorch"),
+        (lambda f, x: f.vjp(lambda y: y.argmax(), x), "must be floating-point or complex Tensors"),
+        (lambda f, x: f.vjp(lambda y: (), x), "to be a function that has non-empty output (got"),
+        (lambda f, x: f.jacfwd(lambda y: y + 1j)(x), "all outputs to be real but"),
+        (lambda f, x: f.jacrev(lambda y: y + 1j)(x), "all outputs to be real but"),
         (lambda f, x: f.vjp(lambda y: 3, x), "expected f(*primals) to return only tensors, got"),
         (lambda f, x: f.vjp(lambda y: (y, y), x)[1](x), "Expected pytree structure of cotangents"),
         (lambda f, x: f.vjp(sums, x)[1](x), "Mismatch in shape: grad_output[0] has a shape of"),
