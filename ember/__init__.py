@@ -65,11 +65,12 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C _custom_ops _dynamo _functorch _higher_order_ops _inductor _prims_common accelerator "
-    "amp ao autograd backends compiler cpu cuda devices distributed distributions export fft "
-    "func functional futures fx hub jit library linalg masked mps mtia multiprocessing nn onnx "
-    "optim overrides profiler quantization quasirandom random serialization signal sparse "
-    "special storage testing torch_alias torch_version types utils version xpu".split()
+    "_C __config__ _custom_ops _dynamo _functorch _higher_order_ops _inductor _prims_common "
+    "accelerator amp ao autograd backends compiler cpu cuda devices distributed distributions "
+    "export fft func functional futures fx hub jit library linalg masked mps mtia "
+    "multiprocessing nn onnx optim overrides profiler quantization quasirandom random "
+    "serialization signal sparse special storage testing torch_alias torch_version types utils "
+    "version xpu".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
@@ -108,6 +109,7 @@ for _t in _DTYPES:
         globals()[_t.alias] = _t
 globals().update(_CPU_TYPES)
 globals().update(_LEGACY_STORAGES)
+legacy_contiguous_format = contiguous_format
 pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, 1e999, 1e999 - 1e999, None
 
 

@@ -10,4 +10,6 @@ __version__ = TorchVersion("2.13.0+ember")
 debug = False
 cuda: str | None = None  # no CUDA is built in: the libraries are loaded at the first use of a GPU
 hip: str | None = None
+rocm: str | None = None
+xpu: str | None = None
 git_version = "unknown"

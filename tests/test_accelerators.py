@@ -1,5 +1,7 @@
 """Modules of accelerators that Ember has no backend for, and the one name for those it has."""
 
+import importlib
+
 import pytest
 
 import ember as torch
@@ -60,11 +62,35 @@ def test_below_the_surface():
     assert parse(torch.float16, True) == (None, torch.float16, True, None)
     assert parse(torch.ones(1)) == (torch.device("cpu"), torch.float32, False, None)
     assert torch._C._nn.gelu is torch.nn.functional.gelu
-    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute 'Graph'"):
-        torch._C.Graph
+    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute 'Nothing'"):
+        torch._C.Nothing
 
 
 def test_names_for_annotations():
     assert torch.types.Number == int | float | bool
     assert torch.types._size and torch.types.Device and torch.types._TensorOrTensors
     assert isinstance(1, torch.types.IntLikeType)
+
+
+def test_tensors_as_text():
+    text = importlib.import_module("ember._tensor_str")
+    x = torch.tensor([1.23456, 2.0])
+    assert text._tensor_str(x, 0) == "[1.2346, 2.0000]" and text._str(x) == repr(x)
+    with text.printoptions(precision=2):
+        assert text.PRINT_OPTS.precision == 2 and repr(x) == "tensor([1.23, 2.00])"
+    assert text.PRINT_OPTS.edgeitems == 3
+
+
+def test_older_names():
+    assert torch.legacy_contiguous_format is torch.contiguous_format
+    assert torch._cast_Long(torch.tensor([1.5])).tolist() == [1]
+    assert torch.version.xpu is None
+    assert torch._C._functorch.is_batchedtensor(torch.ones(1)) is False
+    x = torch.arange(6.0)
+    with pytest.warns(UserWarning, match="non-inplace resize is deprecated"):
+        assert x.resize(2, 3).tolist() == [[0, 1, 2], [3, 4, 5]]
+    warned = pytest.warns(UserWarning, match="non-inplace resize")
+    with warned, pytest.raises(RuntimeError, match="requested resize to 2x2"):
+        x.resize(2, 2)
+    with pytest.warns(UserWarning, match="non-inplace resize_as"):
+        assert x.resize_as(torch.ones(3, 2)).shape == (3, 2)

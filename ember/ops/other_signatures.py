@@ -4,6 +4,7 @@ PyTorch has the two side by side: these take a reduction as a number (0 none, 1 
 other arguments in another order.
 """
 
+from ember import dtypes
 from ember.core.registry import FUNCTION, composite
 from ember.errors import check
 from ember.ops import adaptive_pooling, attention, distances, embedding, losses, normalization
@@ -212,3 +213,25 @@ def convolution(input, weight, bias, stride, padding, dilation, transposed, outp
 def _safe_softmax(input, dim, dtype=None):
     """softmax whose rows of −inf alone are zeros."""
     return attention.masked_softmax(input if dtype is None else input.to(dtype), dim=dim)
+
+
+def _cast(name, dtype):
+    def cast(input, non_blocking=False):
+        return input.to(dtype, non_blocking)
+
+    cast.__name__ = cast.__qualname__ = f"_cast_{name}"
+    cast.__doc__ = f"The tensor as {dtype}; `.to` is the way to say it."
+    composite(FUNCTION)(cast)
+
+
+for _name, _dtype in (
+    ("Byte", dtypes.uint8),
+    ("Char", dtypes.int8),
+    ("Double", dtypes.float64),
+    ("Float", dtypes.float32),
+    ("Half", dtypes.float16),
+    ("Int", dtypes.int32),
+    ("Long", dtypes.int64),
+    ("Short", dtypes.int16),
+):
+    _cast(_name, _dtype)

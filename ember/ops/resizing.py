@@ -10,8 +10,11 @@ from ember.core.outputs import resize
 from ember.core.registry import FUNCTION, METHOD, OUT, composite
 from ember.core.tensor import Tensor
 from ember.errors import check
+from ember.layout import product
 from ember.ops.create import empty, empty_strided
 from ember.ops.strided import as_strided
+from ember.ops.views import reshape
+from ember.source_lines import warn
 
 
 @composite(METHOD)
@@ -37,6 +40,31 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
     """`resize_` to the shape of another tensor."""
     return resize_(input, tuple(the_template.shape), memory_format=memory_format)
+
+
+@composite(METHOD, name="resize")
+def resized(self: Tensor, *sizes: Any) -> Tensor:
+    """Another shape of the same number of elements (deprecated: `reshape` is it)."""
+    warn("non-inplace resize is deprecated: use reshape")
+    shape = shape_of(sizes)
+    check(
+        product(shape) == self.numel(),
+        RuntimeError,
+        lambda: (
+            f"requested resize to {'x'.join(map(str, shape))} ({product(shape)} elements in "
+            f"total), but the given tensor has a size of {'x'.join(map(str, self.shape))} "
+            f"({self.numel()} elements). autograd's resize can only change the shape of a given "
+            "tensor, while preserving the number of elements. "
+        ),
+    )
+    return reshape(self, shape)
+
+
+@composite(METHOD, name="resize_as")
+def resized_as(self: Tensor, tensor: Tensor) -> Tensor:
+    """The shape of another tensor of as many elements (deprecated: `reshape` is it)."""
+    warn("non-inplace resize_as is deprecated: use reshape")
+    return reshape(self, tuple(tensor.shape))
 
 
 @composite(FUNCTION)

@@ -16,7 +16,9 @@ from ember.core import modes
 from ember.core.generator import default_of
 from ember.core.tensor import Tensor
 from ember.device import CPU
+from ember.device import device as Device
 from ember.errors import check
+from ember.pytree import tree_leaves
 
 
 class CheckpointError(RuntimeError):
@@ -52,6 +54,19 @@ class _Surroundings:
             modes.state.autocast = before
             for generator, state in now:
                 generator.set_state(state)
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """The GPUs that hold tensors among the arguments, and the states of their random numbers."""
+    places = [t.device for t in tree_leaves(args) if isinstance(t, Tensor)]
+    indices = sorted({d.index or 0 for d in places if d.type == "cuda"})
+    return indices, [default_of(Device("cuda", i)).get_state() for i in indices]
+
+
+def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
+    """Let the random numbers of GPUs continue from states of `get_device_states`."""
+    for index, state in zip(devices, states, strict=True):
+        default_of(Device(device_type or "cuda", index)).set_state(state)
 
 
 class CheckpointFunction(Function):
