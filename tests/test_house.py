@@ -44,6 +44,7 @@ STANDS_ON = {
     "func": {"nn"},  # functional_call and ensembles are of modules
     "_functorch": {"func"},  # where libraries import it from
     "_C": {"futures", "overrides", "symbolic_numbers"},  # other names of what is there
+    "__config__": {"settings"},  # threads are a setting
     "_custom_ops": {"library"},  # older names of what is there
     "_dynamo": {"compiler"},
     "_higher_order_ops": {"control_flow"},

@@ -124,9 +124,6 @@ class ScriptedModule(RecursiveScriptModule):
     def __setstate__(self, state: Any) -> None:
         self.__dict__.update(state)
 
-    def _get_name(self) -> str:
-        return "RecursiveScriptModule"
-
     def copy(self) -> ScriptedModule:
         """A deep copy."""
         from copy import deepcopy
@@ -137,6 +134,8 @@ class ScriptedModule(RecursiveScriptModule):
         """The name of the class that was scripted."""
         return f"original_name={self.original_name}"
 
+
+ScriptedModule.__name__ = ScriptedModule.__qualname__ = "RecursiveScriptModule"  # as in PyTorch
 
 for _special in ("__len__", "__iter__", "__getitem__", "__contains__", "__dir__"):
 

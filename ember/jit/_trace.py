@@ -50,6 +50,10 @@ def is_tracing() -> bool:
     return False
 
 
+def _as_tuple(example: Any) -> tuple[Any, ...]:
+    return (example,) if isinstance(example, (Tensor, dict)) else tuple(example)
+
+
 def trace(
     func: Any,
     example_inputs: Any = None,
@@ -79,9 +83,7 @@ def trace(
         if example_inputs is None
         else "example_inputs is None",
     )
-    args = () if example_inputs is None else example_inputs
-    if isinstance(args, (Tensor, dict)):
-        args = (args,)
+    args = () if example_inputs is None else _as_tuple(example_inputs)
     _tell_once("trace")
     with modes.no_grad():
         func(*args, **(example_kwarg_inputs or {}))
@@ -119,5 +121,5 @@ def trace_module(
             if example_inputs_is_kwarg:
                 method(**example)
             else:
-                method(*(example if isinstance(example, tuple) else (example,)))
+                method(*_as_tuple(example))
     return TopLevelTracedModule(mod)

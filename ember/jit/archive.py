@@ -150,7 +150,8 @@ class Archive:
                 if stmt.targets[0].id in ("__parameters__", "__buffers__"):
                     names = frozenset(ast.literal_eval(stmt.value))
                     members[f"_declared_{stmt.targets[0].id.strip('_')}"] = names
-        return type(node.name, (LoadedModule,), members)
+        members["_script_name"] = node.name
+        return type("RecursiveScriptModule", (LoadedModule,), members)
 
     def _named_tuple(self, node: ast.ClassDef) -> type:
         fields = [

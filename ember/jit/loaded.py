@@ -13,13 +13,14 @@ from ember.nn.parameter import Parameter
 class LoadedModule(RecursiveScriptModule):
     """A module of an archive. Its class is made from the archive: methods are interpreted."""
 
+    _script_name = ""
     _declared_parameters: frozenset[str] = frozenset()
     _declared_buffers: frozenset[str] = frozenset()
 
     @property
     def original_name(self) -> str:
         """The name of the class that was scripted."""
-        return type(self).__name__
+        return self._script_name
 
     @property
     def code(self) -> str:
@@ -48,9 +49,6 @@ class LoadedModule(RecursiveScriptModule):
     def extra_repr(self) -> str:
         """The name of the class that was scripted."""
         return f"original_name={self.original_name}"
-
-    def _get_name(self) -> str:
-        return "RecursiveScriptModule"
 
 
 def _as_parameter(value: Tensor) -> Parameter:
