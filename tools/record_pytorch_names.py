@@ -19,7 +19,10 @@ torch.nn.attention torch.optim torch.optim.lr_scheduler torch.optim.swa_utils to
 torch.special torch.autograd torch.autograd.functional torch.autograd.graph torch.func torch.amp
 torch.cuda torch.cuda.amp torch.random torch.utils.data torch.utils.checkpoint torch.utils.dlpack
 torch.distributions torch.distributed torch.testing torch.profiler torch.jit torch.fx
-torch.compiler
+torch.compiler torch.sparse torch.signal.windows torch.overrides torch.library torch.hub
+torch.multiprocessing torch.masked torch.nested torch.export torch.onnx torch.futures torch.package
+torch.accelerator torch.cpu torch.mps torch.xpu torch.autograd.profiler torch.autograd.forward_ad
+torch.utils.benchmark torch.utils.tensorboard torch.backends.cuda torch.backends.mps
 """.split()
 # Names that a module only uses itself, seen through dir().
 BORROWED = ("typing", "collections", "functools", "contextlib", "enum", "abc", "warnings", "copy")
