@@ -83,7 +83,8 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "set_num_interop_threads set_flush_denormal use_deterministic_algorithms "
     "are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled "
     "set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision "
-    "get_float32_matmul_precision typename",
+    "get_float32_matmul_precision typename set_warn_always is_warn_always_enabled "
+    "init_num_threads compiled_with_cxx11_abi",
     "amp": "autocast GradScaler",
     "accelerator": "get_device_module",
     "compiler": "compile",

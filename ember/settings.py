@@ -11,6 +11,7 @@ from ember.backends.cpu.threads import set_count
 from ember.backends.cuda import PRECISIONS, matmul
 from ember.core.tensor import Tensor
 from ember.errors import check
+from ember.source_lines import always
 
 _threads: dict[str, Any] = {"count": None, "library": None}
 _deterministic = {"enabled": False, "warn_only": False}
@@ -157,3 +158,27 @@ def typename(obj: Any) -> str:
     kind = obj if isinstance(obj, type) else type(obj)
     module = "" if kind.__module__ in ("builtins", None) else f"{kind.__module__}."
     return f"{module}{kind.__qualname__}"
+
+
+def set_warn_always(b: bool) -> None:
+    """Whether Ember's warnings are given each time, not once for each line of the program.
+
+    >>> import ember as torch
+    >>> torch.set_warn_always(False)
+    """
+    always[0] = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """Whether Ember's warnings are given each time."""
+    return always[0]
+
+
+def init_num_threads() -> None:
+    """Threads need no preparation."""
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """Whether C++ extensions of this program use the newer layout of standard types: they would,
+    nothing here is compiled."""
+    return True

@@ -21,11 +21,14 @@ def user_line() -> tuple[str, int]:
     return "?", 0
 
 
+always = [False]  # torch.set_warn_always
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn, naming the user's line instead of Ember's own; once a line, as Python's default is."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
         frame = frame.f_back
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    registry = {} if always[0] else frame.f_globals.setdefault("__warningregistry__", {})
     name, line = frame.f_code.co_filename, frame.f_lineno
     warnings.warn_explicit(message, category, name, line, registry=registry)

@@ -30,13 +30,15 @@ LATER = (
     "gates other_signatures solving factorizations eigenvalues lu_factors reflections determinants "
     "least_squares matrix_functions fourier windows quantiles low_rank spectrograms "
     "quantizing segments eigenpairs grouped_products "
-    "sparse_creation sparse_dispatch sparse_math sparse_reduce sparse_products foreach"
+    "sparse_creation sparse_dispatch sparse_math sparse_reduce sparse_products foreach "
+    "older_methods"
 ).split()
 METHODS_OF_LATER = (
     "_coalesced_ _indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim "
     "indices is_coalesced resize_as_sparse_ row_indices smm sparse_dim sparse_mask sparse_resize_ "
     "sparse_resize_and_clear_ sspaddmm to_dense to_sparse to_sparse_bsc to_sparse_bsr "
-    "to_sparse_coo to_sparse_csc to_sparse_csr values _dimI _dimV "
+    "to_sparse_coo to_sparse_csc to_sparse_csr values _dimI _dimV const_data_ptr dim_order eig "
+    "lstsq module_load record_stream reinforce solve symeig "
     "bernoulli bernoulli_ cauchy_ cholesky cholesky_inverse cholesky_solve corrcoef cov cross det "
     "exponential_ geometric_ geqrf histogram inverse istft log_normal_ logdet lu lu_solve "
     "matrix_exp matrix_power multinomial nanquantile nonzero_static normal_ orgqr ormqr pinverse "

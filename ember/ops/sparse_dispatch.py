@@ -29,7 +29,8 @@ AS_IT_IS = frozenset(
     "to_sparse_bsr to_sparse_bsc to_dense sparse_mask indices values _indices _values _nnz "
     "crow_indices col_indices ccol_indices row_indices coalesce is_coalesced sparse_dim dense_dim "
     "_coalesced_ sparse_resize_ sparse_resize_and_clear_ resize_as_sparse_ smm hspmm sspaddmm "
-    "saddmm hsmm dsmm spmm".split()
+    "saddmm hsmm dsmm spmm indices_copy values_copy crow_indices_copy col_indices_copy "
+    "ccol_indices_copy row_indices_copy".split()
 )
 
 
