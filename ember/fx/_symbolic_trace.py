@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools  # noqa: F401 (tracers of other packages take it from here)
 import math
 import sys
 import warnings
@@ -14,6 +15,7 @@ from ember import nn
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.fx import _pytree
+from ember.fx._compatibility import compatibility
 from ember.fx.graph import Graph, _PyTreeCodeGen
 from ember.fx.graph_module import GraphModule
 from ember.fx.node import Node, base_types, map_aggregate
@@ -26,12 +28,18 @@ __all__ = [
     "PHBase",
     "PHWithMeta",
     "ProxyableClassMeta",
+    "compatibility",
     "Tracer",
     "is_fx_symbolic_tracing",
     "is_fx_tracing",
     "symbolic_trace",
     "wrap",
 ]
+
+# What tracers of other packages, written after PyTorch's, find here.
+_orig_module_call: Callable[..., Any] = nn.Module.__call__
+_orig_module_getattr: Callable[..., Any] = nn.Module.__getattr__
+_Patcher = Patcher
 
 _wrapped_fns_to_patch: dict[tuple[int, str], dict[str, Any]] = {}
 _wrapped_methods_to_patch: list[tuple[type, str]] = []
@@ -109,7 +117,7 @@ class Tracer(TracerBase):
         self.scope = None
         self.module_stack: dict[str, Any] = {}
         self.num_calls: dict[str, int] = {}
-        self.tensor_attrs: dict[int, str] = {}
+        self.tensor_attrs: dict[Any, str] = {}
         self._qualnames: dict[str, int] = {}
 
     def get_fresh_qualname(self, prefix: str) -> str:
@@ -132,10 +140,10 @@ class Tracer(TracerBase):
             for name, buffer in self.root.named_buffers():
                 if a is buffer:
                     return self.create_node("get_attr", name, (), {})
-            name = self.tensor_attrs.get(id(a))
+            name = self.tensor_attrs.get(a)
             if name is None:
                 name = self.get_fresh_qualname("_tensor_constant")
-                self.tensor_attrs[id(a)] = name
+                self.tensor_attrs[a] = name
                 setattr(self.root, name, a)
             return self.create_node("get_attr", name, (), {})
         if isinstance(a, nn.Module):
@@ -327,7 +335,7 @@ class Tracer(TracerBase):
         for prefix, module in self.root.named_modules():
             for name, value in vars(module).items():
                 if isinstance(value, Tensor):
-                    self.tensor_attrs[id(value)] = f"{prefix}.{name}" if prefix else name
+                    self.tensor_attrs[value] = f"{prefix}.{name}" if prefix else name
 
     def _patch(self, patcher: Patcher, fn_globals: dict[str, Any]) -> None:
         module_getattr = nn.Module.__getattr__
@@ -347,15 +355,29 @@ class Tracer(TracerBase):
 
         patcher.set(nn.Module, "__getattr__", read)
         patcher.set(nn.Module, "__call__", call)
-        for (_, name), frame in _wrapped_fns_to_patch.items():
-            found = frame.get(name, getattr(builtins, name, None))
-            if found is not None:
-                patcher.wrap_item(frame, name, found)
-        for cls, name in _wrapped_methods_to_patch:
-            patcher.wrap_method(cls, name)
+        _patch_wrapped_functions(patcher)
         patcher.wrap_names(fn_globals, self._autowrap_function_ids)
         for module in self._autowrap_search:
             patcher.wrap_names(vars(module), self._autowrap_function_ids)
+
+
+class ScriptObject:
+    """An object of TorchScript's, for isinstance; nothing is one here."""
+
+
+def _patch_wrapped_functions(patcher: Patcher) -> None:
+    """Record calls of the functions that `wrap` named."""
+    for (_, name), frame in _wrapped_fns_to_patch.items():
+        found = frame.get(name, getattr(builtins, name, None))
+        if found is not None:
+            patcher.wrap_item(frame, name, found)
+    for cls, name in _wrapped_methods_to_patch:
+        patcher.wrap_method(cls, name)
+
+
+def _autowrap_check(patcher: Patcher, frame: dict[str, Any], function_ids: set[int]) -> None:
+    """Record calls of those of some functions that a dict of globals holds."""
+    patcher.wrap_names(frame, function_ids)
 
 
 def assertion() -> Any:

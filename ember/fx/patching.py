@@ -70,6 +70,12 @@ class Patcher:
         else:
             self._undo.append(lambda: setattr(owner, name, before))
 
+    def patch_method(
+        self, cls: Any, name: str, new_fn: Callable[..., Any], deduplicate: bool = True
+    ) -> None:
+        """Set a method of a class; PyTorch's name for `set`."""
+        self.set(cls, name, new_fn)
+
     def wrap_item(self, frame: dict[str, Any], name: str, function: Any) -> None:
         """Put the recorded form of a function into a dict of globals."""
         before = frame.get(name, _ABSENT)

@@ -37,6 +37,38 @@ def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
 
 
 @_form
+def _pin_memory(self: Any, device: Any = None) -> Any:
+    """The tensor in memory that a GPU copies from."""
+    return self.pin_memory()
+
+
+@_form
+def _conj(self: Any) -> Any:
+    """The conjugate."""
+    return self.conj()
+
+
+@_form
+def _is_all_true(self: Any) -> Any:
+    """Whether every element is true."""
+    return self.all()
+
+
+@_form
+def _sparse_addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """β·self + α·mat1 @ mat2."""
+    return _torch["addmm"](self, mat1, mat2, beta=beta, alpha=alpha)
+
+
+@_form
+def _sparse_mm_reduce_impl(self: Any, other: Any, reduce: str) -> Any:
+    """NotImplementedError: products of sparse matrices that reduce otherwise than by a sum."""
+    raise NotImplementedError(
+        f"a product of a sparse matrix that reduces by {reduce!r}: gather and scatter_reduce do it"
+    )
+
+
+@_form
 def alias(self: Any) -> Any:
     """The same memory."""
     return self.view_as(self)

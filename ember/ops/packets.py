@@ -21,7 +21,7 @@ OVERLOADS = frozenset(
         "Scalar_out Tensor_out dim_max dim_min start start_step sizes other self Scalar_mode "
         "Tensor_mode src value correction unbiased vec p low generator ScalarOpt_dim dtype "
         "dtype_layout device this int_Tensor Tensor_indices sections indices reduce value_reduce "
-        "values stable padding memory_format size data list float"
+        "values stable padding memory_format size data list float self_int self_Tensor two msg"
     ).split()
 )
 

@@ -256,3 +256,21 @@ def test_reads_of_parameters_pass_create_proxy():
     tracer = Recording()
     tracer.trace(Net())
     assert "p" in tracer.names and "lin_weight" in tracer.names and tracer.names[0] == "x"
+
+
+def test_tracers_of_other_packages_find_pytorchs_inner_names():
+    inner = fx._symbolic_trace
+    calls = []
+
+    def call(mod, *args):
+        calls.append(type(mod).__name__)
+        return inner._orig_module_call(mod, *args)
+
+    with inner._Patcher() as patcher:
+        patcher.patch_method(nn.Module, "__call__", call, deduplicate=False)
+        inner._patch_wrapped_functions(patcher)
+        inner._autowrap_check(patcher, globals(), set())
+        nn.ReLU()(torch.ones(1))
+    nn.ReLU()(torch.ones(1))
+    assert calls == ["ReLU"] and not isinstance(torch.ones(1), inner.ScriptObject)
+    assert inner.compatibility(is_backward_compatible=True)(abs) is abs
