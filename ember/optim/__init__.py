@@ -21,6 +21,7 @@ from ember.optim.rmsprop import RMSprop
 from ember.optim.rprop import Rprop
 from ember.optim.sgd import SGD
 from ember.optim.sparse_adam import SparseAdam
+from ember.optim.swapping import swap_in_optimizer_params_and_state
 
 __all__ = [
     "ASGD",
@@ -41,6 +42,7 @@ __all__ = [
     "Rprop",
     "lr_scheduler",
     "swa_utils",
+    "swap_in_optimizer_params_and_state",
 ]
 
 
