@@ -433,13 +433,8 @@ class DerivedOp(FormulaOp):
         self.defaults = [None] * self.positional
         self.literals = [()] * self.positional
         self.promote, self.accepts, self.keeps = common, dtypes.ANY, keeps
-        self.writes, self.refusal, self.refuse, self._grad, self.rule_parameters = (
-            (),
-            None,
-            None,
-            None,
-            (),
-        )
+        self.writes, self.rule_parameters = (), ()
+        self.refusal = self.refuse = self._grad = None
         self.plans, self.readings = dispatch.new_plan_cache(), {}
         self.unary_defaults = self.unary_tail = ()
         self.is_identity = expression is var(parent.seed)

@@ -43,7 +43,7 @@ def lift(value: Any, frame: Any) -> Any:
     return tensor_at(LevelArray(frame, value, False))
 
 
-def lifted(values: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
+def lifted(values: Any) -> tuple[Any, Any]:
     """The frame of some arguments (None outside every batch), and the arguments lifted to it."""
     frame = frame_of(values) if modes.state.levels else None
     return frame, (values if frame is None else [lift(v, frame) for v in values])

@@ -96,6 +96,7 @@ class ReductionOp(Op):
             found = self.plans[key] = self.plan(spec, *key[1:])
         call, runner, dims = found
         slot = executor._slot[0]
+        out: Tensor
         if frame is not None:
             out = frame.run(self, values)
         else:

@@ -75,7 +75,7 @@ def _above(values: Sequence[Any], targets: tuple[int, ...]) -> tuple[Any, Sequen
         for target in targets:
             tensor = values[target]
             if above[target] is not tensor:  # the target itself is of a lower level
-                others = [v for v in above if isinstance(v, Tensor)]
+                others: list[Any] = [v for v in above if isinstance(v, Tensor)]
                 check(not any(v._array.batched for v in others), RuntimeError, INTO_ONE)
                 if modes.state.grad and any(needs_grad(v) for v in others):
                     raise_to(frame, tensor)

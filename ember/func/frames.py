@@ -90,14 +90,14 @@ class BatchFrame(Frame):
         `again(tensor, parameters)` draws below; `in_rows` if its draws are not one an element.
         """
         check(self.randomness != "error", RuntimeError, RANDOM_ERROR)
-        given = [lift(p, self) for p in parameters]
+        given: list[Any] = [lift(p, self) for p in parameters]
         same = self.randomness == "same"
-        batched = any(isinstance(p, Tensor) and p._array.batched for p in given)
+        batched = any(_whole(p)[1] for p in given)
         check(not (same and batched), RuntimeError, SAME_FOR_ALL)
         array: Any = lift(target, self)._array
         with Below(self):
             if same or (not array.batched and array is target._array):
-                below = [p._array.value if isinstance(p, Tensor) else p for p in given]
+                below = [_whole(p)[0] for p in given]
                 one = array.value[0].clone() if array.batched else array.value
                 again(one, below)
                 if array.batched:
@@ -107,7 +107,8 @@ class BatchFrame(Frame):
             if not array.batched:
                 fresh = target._base is None and array.storage.version == 0
                 check(fresh, RuntimeError, SAME_SPOT)  # else it was made for this draw
-                value = target.new_empty((self.size, *target.shape))
+                made: Any = target
+                value = made.new_empty((self.size, *target.shape))
                 target._array = LevelArray(self, value, True)
             below = [self._spread(p) for p in given]
             for row in value.unbind(0) if in_rows else (value,):
@@ -150,7 +151,7 @@ def _prepared(op: FormulaOp, whole: Sequence[Any], flags: Sequence[Any], plan: A
 
 
 def _by_formula(op: FormulaOp, whole: Sequence[Any], flags: Sequence[Any], plan: Any) -> Any:
-    values = _prepared(op, whole, flags, plan)
+    values: list[Any] = _prepared(op, whole, flags, plan)
     if not op.rows:
         return op.run(values)
     ndim = max(v._array.spec.ndim for v in values if isinstance(v, Tensor)) - 1
@@ -160,7 +161,7 @@ def _by_formula(op: FormulaOp, whole: Sequence[Any], flags: Sequence[Any], plan:
         return op.run([*values[:-1], tuple(d + 1 for d in values[-1])])
     alone = len(plan.call.out_specs[0].shape) == 0  # a row of one element
     if alone:
-        values = [v.unsqueeze(-1) if isinstance(v, Tensor) else v for v in values]
+        values = [_filled(v, 2, after=True) if isinstance(v, Tensor) else v for v in values]
     if not flags[0]:
         first = values[0]
         size = next(v for v, f in zip(values, flags, strict=True) if f)._array.spec.shape[0]
@@ -170,9 +171,11 @@ def _by_formula(op: FormulaOp, whole: Sequence[Any], flags: Sequence[Any], plan:
     return made.squeeze(-1) if alone else made  # type: ignore[attr-defined]
 
 
-def _filled(value: Any, ndim: int) -> Any:
+def _filled(value: Any, ndim: int, after: bool = False) -> Any:
+    """A tensor with dims of size 1 in front (or behind), `ndim` in all."""
     shape = value._array.spec.shape
-    return value if len(shape) == ndim else value.view((*(1,) * (ndim - len(shape)), *shape))
+    ones = (1,) * (ndim - len(shape))
+    return value.view((*shape, *ones) if after else (*ones, *shape)) if ones else value
 
 
 def _by_reduction(op: ReductionOp, whole: Sequence[Any]) -> Any:

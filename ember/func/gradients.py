@@ -96,7 +96,7 @@ def split_aux(found: Any, has_aux: bool, where: str) -> tuple[Any, Any]:
         RuntimeError,
         f"{where}: output of function f should be a tuple: (output, aux) if has_aux is True",
     )
-    return found
+    return found[0], found[1]
 
 
 def grad_and_value(

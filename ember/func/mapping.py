@@ -238,9 +238,9 @@ def taken_out(where: str, func: Any, frame: BatchFrame, value: Any, dim: Any) ->
             "mean to set out_dims= to None for output?",
         )
         return value
-    array = value._array
+    array: Any = value._array
     own = isinstance(array, LevelArray) and array.frame is frame
-    whole = array.value if own else value
+    whole: Any = array.value if own else value
     batched = own and array.batched
     if dim is None:
         check(
