@@ -50,9 +50,8 @@ def test_a_step_moves_the_others_and_leaves_the_optimizer(trained):
 
 def test_the_optimizer_is_restored_after_an_error(trained):
     optimizer, params = trained
-    with pytest.raises(KeyError, match="x"):
-        with swap(optimizer, _others(), optimizer.state_dict()):
-            raise KeyError("x")
+    with pytest.raises(KeyError, match="x"), swap(optimizer, _others(), optimizer.state_dict()):
+        raise KeyError("x")
     assert optimizer.param_groups[0]["params"][0] is params[0]
     assert set(optimizer.state) == set(params)
 
@@ -65,10 +64,9 @@ def test_what_does_not_fit(trained):
         (_others(), {"state": state["state"]}, "to be a list of param-group dicts"),
         (_others(), {**state, "param_groups": []}, "a different number of parameter groups"),
     ):
-        with pytest.raises(RuntimeError, match=message):
-            with swap(optimizer, others, given):
-                pass
-    fresh = torch.optim.Adam([torch.nn.Parameter(torch.ones(2))])
-    with pytest.raises(RuntimeError, match="requires initialized optimizer state"):
-        with swap(fresh, {"a": torch.ones(2)}, fresh.state_dict()):
+        with pytest.raises(RuntimeError, match=message), swap(optimizer, others, given):
             pass
+    fresh = torch.optim.Adam([torch.nn.Parameter(torch.ones(2))])
+    other = swap(fresh, {"a": torch.ones(2)}, fresh.state_dict())
+    with pytest.raises(RuntimeError, match="requires initialized optimizer state"), other:
+        pass
