@@ -54,6 +54,10 @@ def fill(array: Array, value: Any) -> None:
     if SPECIAL[0] and type(array) is LevelArray:
         array.fill(value)
         return
+    kernels = getattr(array.storage.buffer, "kernels", None)
+    if kernels is not None:
+        kernels.fill(array, value)
+        return
     nd = array.host()
     try:
         nd.fill(value)
@@ -150,7 +154,11 @@ def copy_into(target: Array, source: Array) -> None:
     """Write `source`, broadcast and cast, into `target` on the same device."""
     if SPECIAL[0] and (type(target) is LevelArray or type(source) is LevelArray):
         levels.copy_between(target, source)
-    elif target.spec.device is not META and target.spec.numel:
+    elif target.spec.device is META or not target.spec.numel:
+        return
+    elif (kernels := getattr(target.storage.buffer, "kernels", None)) is not None:
+        kernels.copy(target, source)
+    else:
         token = enter()
         try:
             _copyto(target.host(), source.host())

@@ -197,6 +197,8 @@ def is_same_layout(
 
 def address(array: Array) -> int:
     """The address of an array's first element."""
-    lease = getattr(array.storage, "lease", None)
-    start = lease.address if lease is not None else array.storage.bytes().ctypes.data
+    held = getattr(array.storage, "lease", None) or array.storage.buffer
+    start = getattr(held, "address", None)
+    if start is None:
+        start = array.storage.bytes().ctypes.data
     return int(start + array.offset * array.spec.dtype.itemsize)

@@ -14,7 +14,7 @@ from ember.core.history import check_elements, check_overlap, check_write, writt
 from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Spec
+from ember.kernel.array import Array, Spec, contiguous_spec
 
 
 def store(name: str, out: Tensor, compute: Callable[[], Any], values: Sequence[Any]) -> Tensor:
@@ -114,8 +114,9 @@ def resize(tensor: Tensor, shape: tuple[int, ...]) -> None:
     grown = empty(spec)
     kept = min(array.storage.nbytes - array.offset * spec.dtype.itemsize, grown.storage.nbytes)
     if kept > 0 and not tensor.is_meta:
+        bytes_of = contiguous_spec((kept,), dtypes.uint8, spec.device)
         start = array.offset * spec.dtype.itemsize
-        grown.storage.bytes()[:kept] = array.storage.bytes()[start : start + kept]
+        copy_into(Array(grown.storage, bytes_of), Array(array.storage, bytes_of, start))
     array.storage.buffer = grown.storage.buffer
     if hasattr(grown.storage, "lease"):
         array.storage.lease = grown.storage.lease

@@ -29,6 +29,15 @@ class Call:
     ):
         self.name, self.in_specs, self.out_specs, self.writes = name, in_specs, out_specs, writes
 
+    def with_specs(self, in_specs: tuple[Any, ...], out_specs: tuple[Spec, ...]) -> Any:
+        """The same call of other arrays."""
+        made = object.__new__(type(self))
+        for kind in type(self).__mro__:
+            for slot in getattr(kind, "__slots__", ()):
+                setattr(made, slot, getattr(self, slot))
+        made.in_specs, made.out_specs = in_specs, out_specs
+        return made
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, {self.in_specs} -> {self.out_specs})"
 

@@ -19,6 +19,7 @@ from ember.backends.cpu.native import builtin, vector_bytes
 from ember.dtypes import HALF, bfloat16, bool_, float16, float32, float64
 from ember.kernel.array import Array, Spec
 from ember.kernel.call import MapCall
+from ember.kernel.dims import Dim, collapsed, spread
 from ember.kernel.loops import (
     ACROSS,
     ALONG,
@@ -109,9 +110,7 @@ def _given(spec: Any, name: str, call: MapCall, arithmetic: Any) -> Given | None
     if not isinstance(spec, Spec):
         return None if spec is complex else Given("number", (), None)
     shape = call.out_specs[0].shape
-    strides = (0,) * (len(shape) - len(spec.shape)) + tuple(
-        0 if size == 1 else stride for size, stride in zip(spec.shape, spec.strides, strict=True)
-    )
+    strides = spread(spec, shape)
     kept = name in call.keeps
     if spec.dtype is bool_ and kept:
         return Given("bool", strides, None)
@@ -147,7 +146,7 @@ def _geometry(
     if axes:
         order = list(range(len(shape)))
     every = [g.strides for g in arrays] + [t.strides for t in targets]
-    dims = _collapsed(shape, order, set(axes), every)
+    dims = collapsed(shape, order, set(axes), every)
     if not dims:
         return None
     last = dims[-1]
@@ -168,32 +167,6 @@ def _geometry(
         for i in range(len(every))
     ]
     return Geometry(form, inner.size, before.size, tuple(d.size for d in outer), strides)
-
-
-class Dim(NamedTuple):
-    """A dim, or several that are walked as one, with every array's stride along it."""
-
-    size: int
-    strides: list[int]
-    is_row: bool
-
-
-def _collapsed(
-    shape: tuple[int, ...], order: list[int], axes: set[int], every: list[tuple[int, ...]]
-) -> list[Dim]:
-    """The dims in an order, neighbours that all arrays walk alike made one."""
-    dims: list[Dim] = []
-    for d in order:
-        if shape[d] == 1:
-            continue
-        strides = [s[d] for s in every]
-        if dims and dims[-1].is_row == (d in axes):
-            above = dims[-1]
-            if all(a == s * shape[d] for a, s in zip(above.strides, strides, strict=True)):
-                dims[-1] = Dim(above.size * shape[d], strides, above.is_row)
-                continue
-        dims.append(Dim(shape[d], strides, d in axes))
-    return dims
 
 
 def _map_geometry(dims: list[Dim]) -> Geometry | None:

@@ -1,0 +1,101 @@
+"""Real GPUs as the provider of `cuda`, where NVIDIA's driver and the cuda-bindings package are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ember.backends.base import Backend, Queue, register
+from ember.backends.cuda.driver import Driver, load_bindings
+from ember.backends.cuda.kernels import CudaKernels
+from ember.backends.cuda.memory import CudaMemory
+from ember.backends.sim.specification import GpuModel
+
+
+class CudaQueue(Queue):
+    """The one stream that a GPU's work goes through."""
+
+    def __init__(self, driver: Driver, index: int):
+        self.driver, self.index = driver, index
+        self.first: Any = None
+
+    def synchronize(self) -> None:
+        """Wait for the work."""
+        if self.driver.is_open(self.index):
+            self.driver.synchronize(self.index)
+
+    def record(self) -> float:
+        """The seconds from the first mark of this queue to one made now, when it is reached."""
+        mark = self.driver.mark(self.index)
+        if self.first is None:
+            self.first = mark
+        return self.driver.elapsed(self.first, mark) / 1000
+
+
+class CudaBackend(Backend):
+    """The provider of `cuda` made of the GPUs that the driver shows."""
+
+    type = "cuda"
+    simulated = False
+
+    def __init__(self, driver: Driver):
+        self.driver = driver
+        self.current_index = 0
+        self.memories = [CudaMemory(driver, i) for i in range(driver.count())]
+        self.queues = [CudaQueue(driver, i) for i in range(driver.count())]
+        self.all_kernels = [CudaKernels(driver, m) for m in self.memories]
+        self.physical = list(range(driver.count()))
+
+    def device_count(self) -> int:
+        """How many GPUs there are."""
+        return len(self.memories)
+
+    def current(self) -> int:
+        """The current device."""
+        return self.current_index
+
+    def set_current(self, index: int) -> None:
+        """Make a device the current one."""
+        self.check_index(index)
+        self.current_index = index
+
+    def memory(self, index: int) -> CudaMemory:
+        """The memory of a device."""
+        return self.memories[index]
+
+    def kernels(self, index: int) -> CudaKernels:
+        """The kernels of a device."""
+        return self.all_kernels[index]
+
+    def queue(self, index: int) -> CudaQueue:
+        """The queue of a device."""
+        return self.queues[index]
+
+    def uuid(self, index: int) -> str:
+        """A GPU's identifier."""
+        return self.driver.uuid(index)
+
+    @property
+    def model(self) -> GpuModel:
+        """What the current GPU is."""
+        driver, index = self.driver, self.current_index
+        return GpuModel(
+            driver.name(index),
+            driver.memory(index),
+            0.0,
+            0.0,
+            0.0,
+            driver.capability(index),
+            driver.attribute(index, "MULTIPROCESSOR_COUNT"),
+        )
+
+
+def provide() -> bool:
+    """Register the machine's GPUs as `cuda`, if it has any that Ember can use."""
+    bindings = load_bindings()
+    if bindings is None:
+        return False
+    driver = Driver(bindings)
+    if not driver.count():
+        return False
+    register("cuda", lambda: CudaBackend(driver))
+    return True

@@ -1,0 +1,179 @@
+"""Convolutions by cuDNN: forward, and both gradients, in one to three dims with groups, strides and
+dilation. The algorithm is the first that cuDNN's heuristics name, kept with its workspace."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ember.backends import cuda as settings
+from ember.backends.cuda.indexing import dense
+from ember.errors import AcceleratorError
+from ember.kernel.array import Array, Spec
+from ember.kernel.call import LibraryCall
+from ember.layout import contiguous_strides
+
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataType_t
+CROSS_CORRELATION, TENSOR_CORES, PLAIN_FMA = 1, 1, 3
+WORKSPACE = 1 << 30  # bytes that an algorithm may take
+Runner = Callable[..., Any]
+
+
+class Choice(ctypes.Structure):
+    """cudnnConvolution*AlgoPerf_t: one algorithm that heuristics name."""
+
+    _fields_ = (
+        ("algorithm", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("time", ctypes.c_float),
+        ("memory", ctypes.c_size_t),
+        ("determinism", ctypes.c_int),
+        ("math", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+    )
+
+
+class Cudnn:
+    """cuDNN for one GPU's stream."""
+
+    def __init__(self, driver: Any, index: int):
+        from cuda import pathfinder
+
+        found = pathfinder.load_nvidia_dynamic_lib("cudnn")
+        self.library = ctypes.CDLL(found.abs_path)
+        stream = driver.use(index)
+        self.handle = ctypes.c_void_p()
+        self("Create", ctypes.byref(self.handle))
+        self("SetStream", self.handle, ctypes.c_void_p(int(stream)))
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Call cudnn`name`; AcceleratorError if it fails."""
+        status = getattr(self.library, f"cudnn{name}")(*arguments)
+        if status:
+            self.library.cudnnGetErrorString.restype = ctypes.c_char_p
+            words = self.library.cudnnGetErrorString(status).decode()
+            raise AcceleratorError(f"CUDA error: cudnn{name}: {words}")
+
+    def tensor(self, shape: tuple[int, ...], kind: int) -> ctypes.c_void_p:
+        """The descriptor of a contiguous array."""
+        made, size = ctypes.c_void_p(), len(shape)
+        self("CreateTensorDescriptor", ctypes.byref(made))
+        self("SetTensorNdDescriptor", made, kind, size, _ints(shape),
+             _ints(contiguous_strides(shape)))  # fmt: skip
+        return made
+
+    def filter(self, shape: tuple[int, ...], kind: int) -> ctypes.c_void_p:
+        """The descriptor of weights."""
+        made = ctypes.c_void_p()
+        self("CreateFilterDescriptor", ctypes.byref(made))
+        self("SetFilterNdDescriptor", made, kind, 0, len(shape), _ints(shape))
+        return made
+
+    def geometry(self, how: tuple[Any, ...], kind: int, tf32: bool) -> ctypes.c_void_p:
+        """The descriptor of a convolution."""
+        stride, padding, dilation, groups = how
+        made = ctypes.c_void_p()
+        self("CreateConvolutionDescriptor", ctypes.byref(made))
+        compute = 1 if kind == 1 else 0
+        self("SetConvolutionNdDescriptor", made, len(stride), _ints(padding), _ints(stride),
+             _ints(dilation), CROSS_CORRELATION, compute)  # fmt: skip
+        self("SetConvolutionGroupCount", made, groups)
+        self("SetConvolutionMathType", made, TENSOR_CORES if tf32 else PLAIN_FMA)
+        return made
+
+
+def _ints(values: Any) -> Any:
+    return (ctypes.c_int * len(values))(*values)
+
+
+def _planar(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape of at least two spatial dims."""
+    return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else shape
+
+
+class Convolution:
+    """One direction of a convolution of given sizes."""
+
+    names = {
+        "convolution": ("GetConvolutionForwardAlgorithm_v7", "ConvolutionForward"),
+        "convolution_input": ("GetConvolutionBackwardDataAlgorithm_v7", "ConvolutionBackwardData"),
+        "convolution_weight": (
+            "GetConvolutionBackwardFilterAlgorithm_v7",
+            "ConvolutionBackwardFilter",
+        ),
+    }
+
+    def __init__(self, cudnn: Cudnn, call: LibraryCall):
+        self.cudnn = cudnn
+        first, second, out = call.in_specs[0], call.in_specs[1], call.out_specs[0]
+        how = call.in_specs[-4:]
+        if first.ndim == 3:
+            how = (*(((0 if i == 1 else 1), *h) for i, h in enumerate(how[:3])), how[3])
+        kind = TYPES[first.dtype.name]
+        tf32 = kind in (2, 9) or settings.matmul.allow_tf32
+        shapes = [_planar(s.shape) for s in (first, second, out)]
+        choose, self.run = self.names[call.kernel]
+        describe = {
+            "convolution": (cudnn.tensor, cudnn.filter, cudnn.tensor),
+            "convolution_input": (cudnn.tensor, cudnn.filter, cudnn.tensor),
+            "convolution_weight": (cudnn.tensor, cudnn.tensor, cudnn.filter),
+        }[call.kernel]
+        a, b, c = (d(s, kind) for d, s in zip(describe, shapes, strict=True))
+        convolution = cudnn.geometry(how, kind, tf32)
+        # cuDNN's order: forward x w y; data w dy dx; filter x dy dw
+        self.flip = call.kernel != "convolution"
+        left, right = (b, a) if self.flip else (a, b)
+        self.descriptors = (left, right, c, convolution)
+        found, choices = ctypes.c_int(), (Choice * 8)()
+        cudnn(choose, cudnn.handle, left, right, convolution, c, 8, ctypes.byref(found), choices)
+        good = [
+            choices[i] for i in range(found.value)
+            if choices[i].status == 0 and choices[i].memory <= WORKSPACE
+            and choices[i].math != (TENSOR_CORES if not tf32 else -1)
+        ]  # fmt: skip
+        if not good:
+            raise AcceleratorError(f"CUDA error: cuDNN has no algorithm for {call!r}")
+        self.algorithm, self.workspace = good[0].algorithm, good[0].memory
+        cudnn("SetConvolutionMathType", convolution, good[0].math)
+        number = ctypes.c_double if kind == 1 else ctypes.c_float
+        self.one, self.zero = number(1), number(0)
+
+    def __call__(self, memory: Any, first: int, second: int, out: int) -> None:
+        """Compute into an address."""
+        room = memory.allocate(self.workspace) if self.workspace else None
+        left, right = (second, first) if self.flip else (first, second)
+        a, b, c, convolution = self.descriptors
+        pointer = ctypes.c_void_p
+        self.cudnn(
+            self.run, self.cudnn.handle, ctypes.byref(self.one), a, pointer(left), b,
+            pointer(right), convolution, self.algorithm, pointer(room.address if room else 0),
+            ctypes.c_size_t(self.workspace), ctypes.byref(self.zero), c, pointer(out),
+        )  # fmt: skip
+
+
+def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
+    """The runner of a convolution; None for what the host does (other dtypes, empty arrays)."""
+    arrays: tuple[Spec, ...] = (call.in_specs[0], call.in_specs[1], call.out_specs[0])
+    if any(s.dtype.name not in TYPES or not s.numel for s in arrays):
+        return None
+    out = call.out_specs[0]
+    made: list[Convolution] = []
+
+    def run(first: Array, second: Array, *how: Any) -> Array:
+        if not made:
+            made.append(Convolution(kernels.cudnn(), call))
+        result: Array = kernels.empty(out)
+        first, second = dense(kernels, first), dense(kernels, second)
+        made[0](
+            kernels.memory,
+            kernels.address(first),
+            kernels.address(second),
+            kernels.address(result),
+        )
+        return result
+
+    return run
+
+
+MAKERS = dict.fromkeys(("convolution", "convolution_input", "convolution_weight"), prepare)

@@ -1,0 +1,285 @@
+"""CUDA's driver and run-time compiler, through NVIDIA's cuda-bindings: what Ember asks of a GPU.
+
+Nothing here knows tensors. Every failure becomes an AcceleratorError with CUDA's own words, a
+refused allocation a `Full`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+from typing import Any
+
+from ember.errors import AcceleratorError
+
+FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
+
+class Full(Exception):
+    """The device has no room for an allocation."""
+
+
+def load_bindings() -> Any:
+    """cuda.bindings' driver module, or None where it or the driver is missing."""
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        return None
+    try:
+        (status,) = driver.cuInit(0)
+    except RuntimeError:  # the package is there, the driver's library is not
+        return None
+    return driver if int(status) == 0 else None
+
+
+class Driver:
+    """The GPUs of this machine, as the driver shows them."""
+
+    def __init__(self, bindings: Any):
+        self.cuda = bindings
+        self.devices = [
+            self._ask("cuDeviceGet", i) for i in range(int(self._ask("cuDeviceGetCount")))
+        ]
+        self._contexts: dict[int, Any] = {}
+        self._streams: dict[int, Any] = {}
+        self._current = -1
+        os.register_at_fork(after_in_child=self._lost)
+
+    def _lost(self) -> None:
+        self._contexts.clear()
+        self._ask = _refuse  # type: ignore[method-assign]
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """The result of a driver call; AcceleratorError if it fails."""
+        status, *found = getattr(self.cuda, name)(*arguments)
+        code = int(status)
+        if code == FULL:
+            raise Full(name)
+        if code:
+            _, text = self.cuda.cuGetErrorString(status)
+            words = (text or b"unknown error").decode()
+            raise AcceleratorError(
+                f"CUDA error: {words} ({name}). CUDA kernel errors might be reported at a later "
+                "call, so the line shown may be wrong; EMBER_LAUNCH_BLOCKING=1 waits for each one."
+            )
+        return found[0] if len(found) == 1 else tuple(found)
+
+    # what there is
+
+    def count(self) -> int:
+        """How many GPUs there are."""
+        return len(self.devices)
+
+    def attribute(self, index: int, name: str) -> int:
+        """An attribute of a GPU, by the end of CUDA's name for it."""
+        which = getattr(self.cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(self._ask("cuDeviceGetAttribute", which, self.devices[index]))
+
+    def name(self, index: int) -> str:
+        """A GPU's name."""
+        found = self._ask("cuDeviceGetName", 256, self.devices[index])
+        return str(found.split(b"\0")[0].decode())
+
+    def memory(self, index: int) -> int:
+        """A GPU's memory in bytes."""
+        return int(self._ask("cuDeviceTotalMem", self.devices[index]))
+
+    def capability(self, index: int) -> tuple[int, int]:
+        """A GPU's compute capability."""
+        return (
+            self.attribute(index, "COMPUTE_CAPABILITY_MAJOR"),
+            self.attribute(index, "COMPUTE_CAPABILITY_MINOR"),
+        )
+
+    def uuid(self, index: int) -> str:
+        """A GPU's identifier."""
+        raw = bytes(self._ask("cuDeviceGetUuid", self.devices[index]).bytes).hex()
+        return "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:32]))
+
+    # contexts and streams
+
+    def use(self, index: int) -> Any:
+        """Make a GPU the one that calls of this thread go to; its stream."""
+        if self._current != index:
+            context = self._contexts.get(index)
+            if context is None:
+                context = self._ask("cuDevicePrimaryCtxRetain", self.devices[index])
+                self._contexts[index] = context
+            self._ask("cuCtxSetCurrent", context)
+            if index not in self._streams:
+                self._streams[index] = self._ask("cuStreamCreate", 1)  # not blocked by stream 0
+            self._current = index
+        return self._streams[index]
+
+    def is_open(self, index: int) -> bool:
+        """Whether a GPU has been used."""
+        return index in self._contexts
+
+    def synchronize(self, index: int) -> None:
+        """Wait for all work of a GPU's stream."""
+        self._ask("cuStreamSynchronize", self.use(index))
+
+    def mark(self, index: int) -> Any:
+        """An event at this place of a GPU's stream."""
+        stream = self.use(index)
+        event = self._ask("cuEventCreate", 0)
+        self._ask("cuEventRecord", event, stream)
+        return event
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events, waited for."""
+        self._ask("cuEventSynchronize", end)
+        return float(self._ask("cuEventElapsedTime", start, end))
+
+    # memory
+
+    def take(self, index: int, nbytes: int) -> int:
+        """The address of new memory; `Full` if there is none."""
+        self.use(index)
+        return int(self._ask("cuMemAlloc", nbytes))
+
+    def give(self, index: int, address: int) -> None:
+        """Give memory back."""
+        self.use(index)
+        self._ask("cuMemFree", address)
+
+    def room(self, index: int) -> int:
+        """Free bytes of a GPU."""
+        self.use(index)
+        return int(self._ask("cuMemGetInfo")[0])
+
+    def upload(self, index: int, address: int, host: Any) -> None:
+        """Copy a contiguous ndarray to a GPU; it may be changed when this returns."""
+        stream = self.use(index)
+        self._ask("cuMemcpyHtoDAsync", address, host.ctypes.data, host.nbytes, stream)
+        self._ask("cuStreamSynchronize", stream)
+
+    def download(self, index: int, address: int, host: Any) -> None:
+        """Fill a contiguous ndarray from a GPU."""
+        stream = self.use(index)
+        self._ask("cuMemcpyDtoHAsync", host.ctypes.data, address, host.nbytes, stream)
+        self._ask("cuStreamSynchronize", stream)
+
+    def copy(self, index: int, target: int, source: int, nbytes: int) -> None:
+        """Copy within a GPU, or between two of one address space, in order with its stream."""
+        self._ask("cuMemcpyDtoDAsync", target, source, nbytes, self.use(index))
+
+    def clear(self, index: int, address: int, value: int, nbytes: int) -> None:
+        """Set bytes."""
+        self._ask("cuMemsetD8Async", address, value, nbytes, self.use(index))
+
+    # kernels
+
+    def compile(self, index: int, source: str) -> KernelFunction:
+        """The function `kernel` of a source, compiled for a GPU, or taken from the disk."""
+        major, minor = self.capability(index)
+        code = compiled(source, f"sm_{major}{minor}")
+        self.use(index)
+        module = self._ask("cuModuleLoadData", code)
+        function = self._ask("cuModuleGetFunction", module, b"kernel")
+        return KernelFunction(self, index, module, function)
+
+
+def _refuse(name: str, *arguments: Any) -> Any:
+    raise RuntimeError(
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
+        "must use the 'spawn' start method"
+    )
+
+
+class KernelFunction:
+    """A kernel with places for its arguments: a launch stores them and goes."""
+
+    def __init__(self, driver: Driver, index: int, module: Any, function: Any):
+        self.driver, self.index, self.module, self.function = driver, index, module, function
+        self.places: list[Any] = []
+        self.table: Any = None
+
+    def prepare(self, kinds: list[str]) -> KernelFunction:
+        """Say the kinds of the arguments: "p" pointers and 64-bit integers, "i" 32-bit ones, "d"
+        doubles."""
+        types = {"p": ctypes.c_uint64, "q": ctypes.c_int64, "i": ctypes.c_uint32,
+                 "d": ctypes.c_double}  # fmt: skip
+        self.places = [types[k]() for k in kinds]
+        self.table = (ctypes.c_void_p * len(kinds))(*(ctypes.addressof(p) for p in self.places))
+        return self
+
+    def launch(
+        self, grid: tuple[int, int], threads: int, arguments: list[Any], shared: int = 0
+    ) -> None:
+        """Run with arguments in a grid of blocks."""
+        for place, value in zip(self.places, arguments, strict=True):
+            place.value = value
+        driver = self.driver
+        stream = driver.use(self.index)
+        driver._ask(
+            "cuLaunchKernel", self.function, grid[0], grid[1], 1, threads, 1, 1, shared, stream,
+            ctypes.addressof(self.table), 0,
+        )  # fmt: skip
+        if BLOCKING:
+            driver._ask("cuStreamSynchronize", stream)
+
+
+BLOCKING = os.environ.get("EMBER_LAUNCH_BLOCKING", "0") == "1"
+
+
+def compiled(source: str, architecture: str) -> bytes:
+    """The cubin of a source for an architecture such as sm_90: from the disk if it is there."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    described = f"{architecture} {major}.{minor}\n{source}"
+    key = hashlib.sha256(described.encode()).hexdigest()
+    path = os.path.join(cache_folder(), f"{key}.cubin")
+    found = _kept(path)
+    if found is None:
+        found = _nvrtc(nvrtc, source, architecture)
+        _keep(path, found)
+    return found
+
+
+def _nvrtc(nvrtc: Any, source: str, architecture: str) -> bytes:
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    if int(status):
+        _, size = nvrtc.nvrtcGetProgramLogSize(program)
+        log = b" " * size
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise RuntimeError(f"NVRTC could not compile a kernel:\n{log.decode(errors='replace')}")
+    _, length = nvrtc.nvrtcGetCUBINSize(program)
+    code: bytes = b" " * length
+    nvrtc.nvrtcGetCUBIN(program, code)
+    nvrtc.nvrtcDestroyProgram(program)
+    return code
+
+
+def cache_folder() -> str:
+    """Where compiled kernels are kept: EMBER_CACHE, or `ember` in the user's cache folder."""
+    base = os.environ.get("EMBER_CACHE")
+    if not base:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        base = os.path.join(home, "ember")
+    return os.path.join(base, "cuda")
+
+
+def _kept(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return None
+    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
+
+
+def _keep(path: str, code: bytes) -> None:
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(temporary, "wb") as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        os.replace(temporary, path)
+    except OSError:
+        if os.path.exists(temporary):
+            os.unlink(temporary)

@@ -1,0 +1,374 @@
+"""Calls become launches of CUDA kernels. What is not written for GPUs yet runs on the host, its
+operands copied there and its results back: right, and shown by the ledger."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ember.backends import base
+from ember.backends.cpu.kernels import CpuKernels, arithmetic_type
+from ember.backends.cuda import library
+from ember.backends.cuda.arrays import LARGEST, DeviceArrays, address, is_large
+from ember.backends.cuda.cudnn import Cudnn
+from ember.backends.cuda.driver import Driver, KernelFunction
+from ember.backends.cuda.memory import CudaMemory
+from ember.backends.cuda.prelude import C_TYPES
+from ember.backends.cuda.source import (
+    ACROSS,
+    ALONG,
+    MAP,
+    ROWS,
+    Input,
+    Program,
+    Source,
+    supported,
+)
+from ember.device import CPU
+from ember.dtypes import dtype as DType
+from ember.errors import AcceleratorError
+from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.kernel.dims import Dim, collapsed, spread
+from ember.layout import contiguous_strides
+from ember.scalar.expr import Expr, make, var
+
+Runner = Callable[..., Any]
+THREADS = 256
+BLOCKS_A_PROCESSOR = 8
+LONG_ROW, VERY_LONG_ROW = 512, 8192  # elements from which a block, a large one, takes a row
+CHUNK = 8192  # elements of a row that one block adds up where there are few rows
+
+
+class CudaKernels(DeviceArrays, base.Kernels):
+    """The kernels of one GPU."""
+
+    def __init__(self, driver: Driver, memory: CudaMemory):
+        super().__init__(driver, memory)
+        self.processors = driver.attribute(self.index, "MULTIPROCESSOR_COUNT")
+        self.host = CpuKernels()
+        self._functions: dict[Program, KernelFunction] = {}
+        self._blas: list[library.Blas] = []
+        self._cudnn: list[Cudnn] = []
+        self.texts: dict[str, KernelFunction] = {}  # of hand-written kernels
+        self._flag: list[Any] = []
+        memory.kernels = self
+
+    def flag(self) -> int:
+        """The word that kernels set when an index is out of range; looked at when something is
+        read back."""
+        if not self._flag:
+            self._flag.append(self.memory.allocate(4))
+            self.driver.clear(self.index, self._flag[0].address, 0, 4)
+        self.memory.doubtful = True
+        return int(self._flag[0].address)
+
+    def check(self) -> None:
+        """AcceleratorError if an index was out of range since the last look."""
+        self.memory.doubtful = False
+        word = np.zeros(1, np.int32)
+        self.driver.download(self.index, self._flag[0].address, word)
+        if word[0]:
+            self.driver.clear(self.index, self._flag[0].address, 0, 4)
+            raise AcceleratorError(
+                "CUDA error: device-side assert triggered: an index was out of bounds in an "
+                "indexing, gather, scatter or embedding op before this line. Run the step on the "
+                "CPU to see which one: there the error names the index and the dimension."
+            )
+
+    def cudnn(self) -> Cudnn:
+        """cuDNN, loaded at the first convolution."""
+        if not self._cudnn:
+            self._cudnn.append(Cudnn(self.driver, self.index))
+        return self._cudnn[0]
+
+    def blas(self) -> library.Blas:
+        """cuBLAS, loaded at the first product."""
+        if not self._blas:
+            self._blas.append(library.Blas(self.driver, self.index))
+        return self._blas[0]
+
+    # calls
+
+    def prepare(self, call: Call) -> Runner:
+        """The function that runs a call."""
+        if isinstance(call, MapCall):
+            found = self._prepare_map(call)
+        elif isinstance(call, ReduceCall):
+            found = self._prepare_reduce(call)
+        else:
+            assert isinstance(call, LibraryCall)
+            found = library.prepare(self, call)
+        return self._by_host(call) if found is None else found
+
+    def _by_host(self, call: Call) -> Runner:
+        """Run a call with the host's kernels."""
+        specs = tuple(s.with_device(CPU) for s in call.out_specs)
+        moved = call.with_specs(_host_specs(call.in_specs), specs)
+        inner: list[Runner] = []
+
+        def run(*operands: Any) -> Any:
+            if not inner:
+                inner.append(self.host.prepare(moved))
+            given = tuple(self._moved(o) for o in operands)
+            made = inner[0](*given)
+            if call.writes:
+                for position in call.writes:
+                    self.copy(operands[position], self.to_device(given[position]))
+                written = [operands[p] for p in call.writes]
+                return written[0] if len(written) == 1 else tuple(written)
+            if isinstance(made, tuple):
+                return tuple(self.to_device(m) for m in made)
+            return self.to_device(made)
+
+        return run
+
+    def _moved(self, operand: Any) -> Any:
+        if isinstance(operand, Array):
+            return self.to_host(operand) if operand.spec.device is not CPU else operand
+        if isinstance(operand, (tuple, list)):
+            return type(operand)(self._moved(o) for o in operand)
+        return operand
+
+    def function(self, program: Program, kinds: list[str]) -> KernelFunction:
+        """The compiled kernel of a program."""
+        found = self._functions.get(program)
+        if found is None:
+            found = self.driver.compile(self.index, Source(program).text()).prepare(kinds)
+            self._functions[program] = found
+        return found
+
+    # maps and row programs
+
+    def _prepare_map(self, call: MapCall) -> Runner | None:
+        compute = arithmetic_type(call.compute).name
+        inputs = _inputs(call)
+        targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
+        if inputs is None or any(t.dtype.name not in C_TYPES for t in targets):
+            return None
+        if not supported(call.roots, inputs, compute):
+            return None
+        shape = call.out_specs[0].shape
+        if any(t.shape != shape for t in targets):
+            return None
+        launch = self._plan(call, inputs, compute, targets, shape)
+        arrays = [i for i, g in enumerate(inputs) if g.is_array]
+        numbers = [i for i, g in enumerate(inputs) if not g.is_array]
+        specs, writes = call.out_specs, call.writes
+
+        def run(*operands: Any) -> Any:
+            outs = [operands[p] for p in writes] if writes else [self.empty(spec) for spec in specs]
+            if specs[0].numel:
+                arguments = [address(operands[i]) for i in arrays]
+                arguments += [address(out) for out in outs]
+                arguments += [operands[i] for i in numbers]
+                launch(arguments)
+            return outs[0] if len(outs) == 1 else tuple(outs)
+
+        return run
+
+    def _plan(
+        self,
+        call: MapCall,
+        inputs: tuple[Input, ...],
+        compute: str,
+        targets: list[Spec],
+        shape: tuple[int, ...],
+    ) -> Callable[[list[Any]], None]:
+        specs = [s for s in call.in_specs if isinstance(s, Spec)]
+        every = [spread(s, shape) for s in specs] + [t.strides for t in targets]
+        order = list(range(len(shape)))
+        if not call.axes:
+            order.sort(key=lambda d: -targets[0].strides[d])
+        dims = collapsed(shape, order, set(call.axes), every)
+        large = is_large([*specs, *targets], call.out_specs[0].numel)
+        outs = tuple(t.dtype.name for t in targets)
+        if call.axes:
+            return self._row_launch(call.roots, inputs, outs, compute, dims, large)
+        if len(dims) <= 1 and all(s == 1 for d in dims for s in d.strides):
+            smallest = min(s.dtype.itemsize for s in [*specs, *targets])
+            wide = 8 if smallest < 4 else 4
+            program = Program(call.roots, inputs, outs, compute, MAP, wide=wide, large=large)
+            return self._contiguous_launch(program, call.out_specs[0].numel)
+        program = Program(call.roots, inputs, outs, compute, MAP, max(len(dims), 1), large=large)
+        return self._map_launch(program, dims, call.out_specs[0].numel)
+
+    def _kinds(self, program: Program, geometry: int) -> list[str]:
+        kinds = ["p"] * (sum(i.is_array for i in program.inputs) + len(program.outs))
+        kinds += ["d" if i.kind == "double" else "q" for i in program.inputs if not i.is_array]
+        return kinds + ["p" if program.large else "i"] * geometry
+
+    def _blocks(self, work: int, a_block: int) -> int:
+        return max(1, min(-(-work // a_block), self.processors * BLOCKS_A_PROCESSOR))
+
+    def _contiguous_launch(self, program: Program, count: int) -> Callable[[list[Any]], None]:
+        arrays = sum(i.is_array for i in program.inputs) + len(program.outs)
+        single = program._replace(wide=1)
+        found: dict[int, KernelFunction] = {}
+
+        def launch(arguments: list[Any]) -> None:
+            aligned = not any(a % 16 for a in arguments[:arrays])
+            wide = program.wide if aligned else 1
+            function = found.get(wide)
+            if function is None:
+                chosen = program if aligned else single
+                function = found[wide] = self.function(chosen, self._kinds(chosen, 1))
+            grid = self._blocks(count, THREADS * wide)
+            function.launch((grid, 1), THREADS, [*arguments, count])
+
+        return launch
+
+    def _map_launch(
+        self, program: Program, dims: list[Dim], count: int
+    ) -> Callable[[list[Any]], None]:
+        total = sum(i.is_array for i in program.inputs) + len(program.outs)
+        dims = dims or [Dim(1, [0] * total, False)]
+        geometry = [count, *(d.size for d in dims)]
+        for i in range(total):
+            geometry += [d.strides[i] for d in dims]
+        grid = self._blocks(count, THREADS)
+        found: list[KernelFunction] = []
+
+        def launch(arguments: list[Any]) -> None:
+            if not found:
+                found.append(self.function(program, self._kinds(program, len(geometry))))
+            found[0].launch((grid, 1), THREADS, arguments + geometry)
+
+        return launch
+
+    def _row_launch(
+        self,
+        roots: tuple[Expr, ...],
+        inputs: tuple[Input, ...],
+        outs: tuple[str, ...],
+        compute: str,
+        dims: list[Dim],
+        large: bool,
+        *,
+        chunks: int = 0,
+    ) -> Callable[[list[Any]], None]:
+        """Launch a row program over dims; `chunks` for a reduction that stores one value a row."""
+        total = sum(i.is_array for i in inputs) + len(outs)
+        outer, row = [d for d in dims if not d.is_row], [d for d in dims if d.is_row]
+        none = Dim(1, [0] * total, True)
+        along = not dims or dims[-1].is_row
+        outer, row = outer or [none], row or [none]
+        rows, length = math.prod(d.size for d in outer), math.prod(d.size for d in row)
+        chunk = -(-length // chunks) if chunks else length
+        threads = 32 if chunk <= LONG_ROW else 256 if chunk <= VERY_LONG_ROW else 1024
+        program = Program(
+            roots,
+            inputs,
+            outs,
+            compute,
+            ALONG if along else ACROSS,
+            len(outer),
+            len(row),
+            threads if along else 32,
+            total=bool(chunks),
+            large=large,
+        )
+        geometry = [rows, length, chunk, *(d.size for d in outer), *(d.size for d in row)]
+        for i in range(total):
+            geometry += [d.strides[i] for d in outer] + [d.strides[i] for d in row]
+        block = max(threads, 128) if along else 128
+        each = block // threads if along else block
+        grid = self._blocks(rows, each) if not along else min(-(-rows // each), LARGEST - 1)
+        found: list[KernelFunction] = []
+
+        def launch(arguments: list[Any]) -> None:
+            if not found:
+                found.append(self.function(program, self._kinds(program, len(geometry))))
+            found[0].launch((grid, max(chunks, 1)), block, arguments + geometry)
+
+        return launch
+
+    # reductions
+
+    def _prepare_reduce(self, call: ReduceCall) -> Runner | None:
+        spec, out = call.in_specs[0], call.out_specs[0]
+        accumulate = arithmetic_type(call.accumulate).name
+        inputs = (Input("x", spec.dtype.name),)
+        if spec.dtype.name not in C_TYPES or out.dtype.name not in C_TYPES:
+            return None
+        root = make(ROWS[call.combine], var("x")) if call.combine in ROWS else None
+        if root is None or not supported((root,), inputs, accumulate) or not out.contiguous:
+            return None
+        if spec.numel == 0:
+            return lambda a: self._full(out, call.zero)
+        order = list(range(spec.ndim))
+        dims = collapsed(spec.shape, order, set(call.axes), [spec.strides])
+        dims = [Dim(d.size, [*d.strides, 0], d.is_row) for d in dims]
+        rows = math.prod(d.size for d in dims if not d.is_row)
+        chunks = self._chunks(rows, spec.numel // rows, not dims or dims[-1].is_row)
+        large = is_large([spec], spec.numel)
+        outs = (out.dtype.name,) if chunks == 1 else (accumulate,)
+        first = self._row_launch((root,), inputs, outs, accumulate, dims, large, chunks=chunks)
+        if chunks == 1:
+
+            def once(a: Array) -> Array:
+                made = self.empty(out)
+                first([address(a), address(made)])
+                return made
+
+            return once
+        partial = spec_of((chunks, rows), (rows, 1), DType.by_name[accumulate], spec.device)
+        again = [Dim(chunks, [rows, 0], True), Dim(rows, [1, 0], False)]
+        if rows == 1:
+            again = [Dim(chunks, [1, 0], True)]
+        second = self._row_launch(
+            (root,),
+            (Input("x", accumulate),),
+            (out.dtype.name,),
+            accumulate,
+            again,
+            False,
+            chunks=1,
+        )
+
+        def twice(a: Array) -> Array:
+            part, made = self.empty(partial), self.empty(out)
+            first([address(a), address(part)])
+            second([address(part), address(made)])
+            return made
+
+        return twice
+
+    def _chunks(self, rows: int, length: int, along: bool) -> int:
+        """Into how many parts long rows are cut, so that there is work for every processor."""
+        wanted = self.processors * (4 if along else 512)
+        if rows >= wanted or length < 2 * (CHUNK if along else 64):
+            return 1
+        return max(1, min(-(-wanted // rows), length // (CHUNK if along else 64), 65535))
+
+    def _full(self, spec: Spec, value: Any) -> Array:
+        made = self.empty(spec)
+        self.fill(made, value)
+        return made
+
+
+def _inputs(call: MapCall) -> tuple[Input, ...] | None:
+    found = []
+    for spec, name in zip(call.in_specs, call.names, strict=True):
+        if isinstance(spec, Spec):
+            if spec.dtype.name not in C_TYPES:
+                return None
+            found.append(Input(name, spec.dtype.name, name in call.keeps))
+        elif spec is float:
+            found.append(Input(name, "double"))
+        elif spec in (int, bool):
+            found.append(Input(name, "long long"))
+        else:
+            return None
+    return tuple(found)
+
+
+def _host_specs(tree: Any) -> Any:
+    if isinstance(tree, Spec):
+        return spec_of(tree.shape, contiguous_strides(tree.shape), tree.dtype, CPU)
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(_host_specs(t) for t in tree)
+    return tree

@@ -1,0 +1,171 @@
+"""Library kernels of GPUs: products by cuBLAS. `prepare` gives None for what the host does."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ember.backends import cuda as settings
+from ember.backends.cuda import cudnn, indexing, windows
+from ember.errors import AcceleratorError
+from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.call import LibraryCall
+from ember.layout import contiguous_strides
+
+FLOAT, DOUBLE, HALF, BFLOAT, COMPLEX, DOUBLE_COMPLEX = 0, 1, 2, 14, 4, 5  # cudaDataType
+TYPES = {
+    "float32": FLOAT,
+    "float64": DOUBLE,
+    "float16": HALF,
+    "bfloat16": BFLOAT,
+    "complex64": COMPLEX,
+    "complex128": DOUBLE_COMPLEX,
+}
+COMPUTE_FLOAT, COMPUTE_DOUBLE, COMPUTE_TF32 = 68, 70, 77  # cublasComputeType_t
+Runner = Callable[..., Any]
+
+
+class Blas:
+    """cuBLAS for one GPU's stream."""
+
+    def __init__(self, driver: Any, index: int):
+        from cuda import pathfinder
+
+        found = pathfinder.load_nvidia_dynamic_lib("cublas")
+        self.library = ctypes.CDLL(found.abs_path)
+        stream = driver.use(index)
+        self.handle = ctypes.c_void_p()
+        self._check(self.library.cublasCreate_v2(ctypes.byref(self.handle)), "cublasCreate")
+        self._check(
+            self.library.cublasSetStream_v2(self.handle, ctypes.c_void_p(int(stream))), "stream"
+        )
+        self.numbers: dict[int, Any] = {
+            COMPUTE_FLOAT: ((ctypes.c_float * 2)(1, 0), (ctypes.c_float * 2)(0, 0)),
+            COMPUTE_DOUBLE: ((ctypes.c_double * 2)(1, 0), (ctypes.c_double * 2)(0, 0)),
+        }
+        self.numbers[COMPUTE_TF32] = self.numbers[COMPUTE_FLOAT]
+
+    def _check(self, status: int, what: str) -> None:
+        if status:
+            raise AcceleratorError(f"CUDA error: cuBLAS status {status} in {what}")
+
+    def product(
+        self, sizes: tuple[int, ...], dtype: str, first: Any, second: Any, out: Any
+    ) -> None:
+        """out = A B in row-major order: sizes (batch, M, N, K); operands (address, transposed,
+        leading stride, batch stride)."""
+        batch, m, n, k = sizes
+        kind = TYPES[dtype]
+        compute = COMPUTE_DOUBLE if kind in (DOUBLE, DOUBLE_COMPLEX) else COMPUTE_FLOAT
+        if dtype == "float32" and settings.matmul.allow_tf32:
+            compute = COMPUTE_TF32
+        one, zero = self.numbers[compute]
+        size, long, pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
+        status = self.library.cublasGemmStridedBatchedEx(
+            self.handle, size(second[1]), size(first[1]), size(n), size(m), size(k),
+            ctypes.byref(one), pointer(second[0]), size(kind), size(second[2]), long(second[3]),
+            pointer(first[0]), size(kind), size(first[2]), long(first[3]),
+            ctypes.byref(zero), pointer(out[0]), size(kind), size(n), long(m * n),
+            size(batch), size(compute), size(-1),
+        )  # fmt: skip
+        self._check(status, "cublasGemmStridedBatchedEx")
+
+
+def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
+    """The runner of a library call on a GPU; None for one that the host does."""
+    maker = MAKERS.get(call.kernel)
+    return None if maker is None else maker(kernels, call)
+
+
+def _matmul(kernels: Any, call: LibraryCall) -> Runner | None:
+    first, second = call.in_specs[0], call.in_specs[1]
+    out = call.out_specs[0]
+    if first.dtype.name not in TYPES or min(first.ndim, second.ndim) < 2 or not out.numel:
+        return None
+    if not first.shape[-1] or first.dtype is not second.dtype or not out.contiguous:
+        return None
+    m, n, k = first.shape[-2], second.shape[-1], first.shape[-1]
+    batch = out.shape[:-2]
+    if second.ndim == 2 and first.contiguous:  # one large product
+        m, batch = first.numel // k, ()
+        a = _Matrix(spec_of((m, k), (k, 1), first.dtype, first.device), batch)
+    else:
+        a = _Matrix(first, batch)
+    b = _Matrix(second, batch)
+    count = 1
+    for size in batch:
+        count *= size
+    sizes, dtype = (count, m, n, k), first.dtype.name
+    blas = kernels.blas
+
+    def run(x: Array, y: Array) -> Array:
+        made: Array = kernels.empty(out)
+        kept, left = a.operand(kernels, x)
+        kept_too, right = b.operand(kernels, y)
+        blas().product(sizes, dtype, left, right, (kernels.address(made),))
+        del kept, kept_too
+        return made
+
+    return run
+
+
+class _Matrix:
+    """How an operand is handed to BLAS: as it lies, or as a contiguous copy."""
+
+    def __init__(self, spec: Spec, batch: tuple[int, ...]):
+        self.shape = (*batch, *spec.shape[-2:])
+        rows, columns = spec.shape[-2:]
+        down, right = spec.strides[-2:]
+        if right == 1 and down >= max(columns, 1):
+            self.turned, self.leading = 0, down
+        elif down == 1 and right >= max(rows, 1):
+            self.turned, self.leading = 1, right
+        elif rows == 1 and right == 1:
+            self.turned, self.leading = 0, max(columns, 1)
+        elif columns == 1 and down == 1:
+            self.turned, self.leading = 1, max(rows, 1)
+        else:
+            self.turned, self.leading = -1, columns
+        self.step = self._batch_stride(spec, batch)
+        self.copied = self.turned < 0 or self.step is None
+        if self.copied:
+            self.turned, self.leading, self.step = 0, columns, rows * columns
+            self.dense = spec_of(
+                self.shape, contiguous_strides(self.shape), spec.dtype, spec.device
+            )
+
+    def _batch_stride(self, spec: Spec, batch: tuple[int, ...]) -> int | None:
+        """The one stride from matrix to matrix; None where there is no such."""
+        own = (1,) * (len(batch) - (spec.ndim - 2)) + spec.shape[:-2]
+        strides = (0,) * (len(batch) - (spec.ndim - 2)) + spec.strides[:-2]
+        step, count = None, 1
+        for size, have, stride in zip(
+            reversed(batch), reversed(own), reversed(strides), strict=True
+        ):
+            if size == 1:
+                continue
+            stride = 0 if have == 1 else stride
+            if step is None:
+                step = stride
+            elif stride != step * count:
+                return None
+            count *= size
+        return step or 0
+
+    def operand(self, kernels: Any, array: Array) -> tuple[Array, tuple[int, int, int, int]]:
+        """The array to keep alive, and (address, transposed, leading stride, batch stride)."""
+        if self.copied:
+            dense = kernels.empty(self.dense)
+            kernels.copy(dense, array)
+            array = dense
+        assert self.step is not None
+        return array, (kernels.address(array), self.turned, self.leading, self.step)
+
+
+MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
+    "matmul": _matmul,
+    **indexing.MAKERS,
+    **windows.MAKERS,
+    **cudnn.MAKERS,
+}

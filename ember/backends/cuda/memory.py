@@ -1,0 +1,178 @@
+"""The memory of a GPU: a caching pool over the driver's allocations, with PyTorch's statistics.
+
+All work of a device is in one order, so a block that is given back can be used by the next piece of
+work at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ember.backends.base import Memory
+from ember.backends.cuda.driver import Driver, Full
+from ember.device import device as Device
+from ember.errors import OutOfMemoryError
+
+BLOCK = 512
+SMALL, SEGMENT = 1 << 20, 2 << 20  # blocks up to a MiB are cut from segments of two
+LARGE_SEGMENT = 20 << 20  # blocks up to half of it are cut from such segments
+
+
+def rounded(nbytes: int) -> int:
+    """The bytes that an allocation takes: multiples of 512, above a MiB of an eighth of the power
+    of two below."""
+    if nbytes <= SMALL:
+        return max(-(-nbytes // BLOCK) * BLOCK, BLOCK)
+    step = max(1 << (nbytes.bit_length() - 4), BLOCK)
+    return -(-nbytes // step) * step
+
+
+class DeviceBuffer:
+    """Memory of a GPU: it goes back to its pool when the last storage lets go of it."""
+
+    __slots__ = ("__weakref__", "address", "memory", "nbytes", "size")
+
+    def __init__(self, memory: CudaMemory, address: int, nbytes: int, size: int):
+        self.memory, self.address, self.nbytes, self.size = memory, address, nbytes, size
+
+    def __del__(self) -> None:
+        self.memory.put_back(self.address, self.size, self.nbytes)
+
+    @property
+    def kernels(self) -> Any:
+        """The kernels that can work on it."""
+        return self.memory.kernels
+
+
+class CudaMemory(Memory):
+    """The memory of one GPU."""
+
+    def __init__(self, driver: Driver, index: int):
+        self.driver, self.index, self.device = driver, index, Device("cuda", index)
+        self.capacity = driver.memory(index)
+        self.free: dict[int, list[int]] = {}
+        self.segments: dict[int, int] = {}  # whole allocations by address, with their sizes
+        self.allocated = self.peak_allocated = self.reserved = self.peak_reserved = 0
+        self.allocations = self.frees = self.retries = self.out_of_memories = 0
+        self.limit = 1.0
+        self.kernels: Any = None
+        self.doubtful = False  # whether an index may have been out of range
+
+    def allocate(self, nbytes: int) -> DeviceBuffer:
+        """A buffer; OutOfMemoryError if the device is full even after what is kept was given
+        back."""
+        size = rounded(nbytes)
+        kept = self.free.get(size)
+        address = kept.pop() if kept else self._fresh(size, nbytes)
+        self.allocations += 1
+        self.allocated += size
+        if self.allocated > self.peak_allocated:
+            self.peak_allocated = self.allocated
+        return DeviceBuffer(self, address, nbytes, size)
+
+    def _fresh(self, size: int, nbytes: int) -> int:
+        if size > SMALL:
+            return self._segment(size, nbytes)
+        first = self._segment(SEGMENT, nbytes)
+        kept = self.free.setdefault(size, [])
+        kept.extend(range(first + size, first + SEGMENT - size + 1, size))
+        return first
+
+    def _segment(self, size: int, nbytes: int) -> int:
+        if self.reserved + size > self.capacity * self.limit:
+            self.release_cached()
+            if self.reserved + size > self.capacity * self.limit:
+                raise self._full(nbytes)
+        try:
+            address = self.driver.take(self.index, size)
+        except Full:
+            self.retries += 1
+            self.release_cached()
+            try:
+                address = self.driver.take(self.index, size)
+            except Full:
+                raise self._full(nbytes) from None
+        self.segments[address] = size
+        self.reserved += size
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return address
+
+    def _full(self, nbytes: int) -> OutOfMemoryError:
+        self.out_of_memories += 1
+        free = self.driver.room(self.index)
+        return OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {self.index} has a "
+            f"total capacity of {readable(self.capacity)} of which {readable(free)} is free. Of "
+            f"the allocated memory {readable(self.allocated)} is in use by tensors, and "
+            f"{readable(self.reserved - self.allocated)} is kept for later ones. Free some (del, "
+            "smaller batches, checkpointing, half precision), or place part of the model on "
+            f"another device; torch.cuda.memory_summary({self.index}) shows what is in use."
+        )
+
+    def put_back(self, address: int, size: int, nbytes: int) -> None:
+        """Keep a block for the next allocation of its size."""
+        self.free.setdefault(size, []).append(address)
+        self.allocated -= size
+        self.frees += 1
+
+    def release_cached(self) -> None:
+        """Give back to the device the segments of which no block is in use."""
+        if not self.driver.is_open(self.index):
+            return
+        self.driver.synchronize(self.index)
+        for size, kept in list(self.free.items()):
+            if size > SMALL:
+                for address in kept:
+                    self._release(address)
+                del self.free[size]
+        self._release_small()
+
+    def _release_small(self) -> None:
+        """Segments of small blocks all of which are free."""
+        small = [a for a, s in self.segments.items() if s == SEGMENT]
+        for first in small:
+            inside = {
+                size: [a for a in kept if first <= a < first + SEGMENT]
+                for size, kept in self.free.items()
+                if size <= SMALL
+            }
+            size = next((s for s, found in inside.items() if found), None)
+            if size is not None and len(inside[size]) == SEGMENT // size:
+                gone = set(inside[size])
+                self.free[size] = [a for a in self.free[size] if a not in gone]
+                self._release(first)
+
+    def _release(self, address: int) -> None:
+        self.reserved -= self.segments.pop(address)
+        self.driver.give(self.index, address)
+
+    def adopt(self, storage: Any) -> None:
+        """Nothing: the buffer itself goes back when it dies."""
+
+    def read(self, buffer: Any) -> Any:
+        """The bytes, copied to the host."""
+        if self.doubtful:
+            self.kernels.check()
+        host = np.empty(buffer.nbytes, np.uint8)
+        if buffer.nbytes:
+            self.driver.download(self.index, buffer.address, host)
+        return host
+
+    def write(self, buffer: Any, host: Any) -> None:
+        """Copy bytes in."""
+        if buffer.nbytes:
+            self.driver.upload(self.index, buffer.address, np.ascontiguousarray(host))
+
+    def reset_peaks(self) -> None:
+        """Let the peaks start from now."""
+        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
+
+
+def readable(nbytes: int) -> str:
+    """Bytes as PyTorch's messages write them: 2.00 GiB."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.2f} {unit}"
+    return f"{nbytes} bytes"

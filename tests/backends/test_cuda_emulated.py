@@ -1,0 +1,249 @@
+"""The CUDA backend on an emulated driver: generated kernels compiled with g++, the rest as it is.
+
+Each case runs in a process of its own, since a process has one provider of GPUs."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+START = """
+import sys
+sys.path.insert(0, {here!r})
+import numpy as np
+from cuda_emulator import Emulator
+from ember.backends.base import register
+from ember.backends.cuda.backend import CudaBackend
+driver = Emulator({folder!r}, 2, {memory})
+register("cuda", lambda: CudaBackend(driver))
+import ember as torch
+F = torch.nn.functional
+torch.manual_seed(0)
+
+def values(made):
+    made = made.detach().cpu()
+    return (made.float() if made.dtype is torch.bfloat16 else made).numpy()
+
+def same(name, function, *inputs):
+    moved = [t.cuda() if isinstance(t, torch.Tensor) else t for t in inputs]
+    host, device = function(*inputs), function(*moved)
+    if not isinstance(host, (tuple, list)):
+        host, device = (host,), (device,)
+    for a, b in zip(host, device, strict=True):
+        assert b.is_cuda and a.dtype is b.dtype, name
+        assert a.shape == b.shape and a.stride() == b.stride(), (name, a.stride(), b.stride())
+        step = 2e-5 if a.dtype.itemsize > 2 else 1e-2
+        np.testing.assert_allclose(values(b), values(a), rtol=step, atol=1e-5, err_msg=name)
+"""
+
+
+def run(folder, code, memory=1 << 30):
+    start = START.format(here=str(HERE), folder=str(folder), memory=memory)
+    command = [sys.executable, "-c", start + code]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where compiled kernels of this module are kept."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+GROUPS = {
+    "maps": """
+x, y, b, i = torch.randn(5, 7), torch.randn(5, 7), torch.randn(7), torch.randint(-9, 9, (5, 7))
+same("add", lambda x, y: x + y * 2, x, y)
+same("broadcast", lambda x, b: x * b, x, b)
+same("transposed", lambda x: x.t() + 1, x)
+same("strided", lambda x: x[1:3, ::2] * 3, x)
+same("half", lambda x: x.half() * 3, x)
+same("bfloat16", lambda x: x.bfloat16().exp(), x)
+same("double", lambda x: x.double().tanh(), x)
+same("where", lambda x: torch.where(x > 0, x, 0.5), x)
+same("integers", lambda i: i // 4 % 3 - i.remainder(-5), i)
+same("shifts", lambda i: (i << 2) ^ (i >> 1) & 3, i)
+same("converted", lambda i: i.to(torch.float64) / 3, i)
+same("truth", lambda x, y: (x > y) & ~(y > 0) | x.isnan(), x, y)
+same("gelu", lambda x: F.gelu(x), x)
+same("lerp", lambda x, y: torch.lerp(x, y, 0.3), x, y)
+same("in place", lambda x: x.clone().mul_(2).add_(1), x)
+same("aligned and not", lambda x: x.flatten()[1:] + x.flatten()[1:], x)
+same("by the host", lambda x: torch.special.zeta(x.abs() + 2, 1.5), x)
+""",
+    "copies": """
+x = torch.randn(4, 5, 6)
+same("contiguous", lambda x: x.permute(2, 0, 1).contiguous(), x)
+same("cast", lambda x: x.permute(2, 0, 1).to(torch.int32), x)
+same("expanded", lambda x: x[:, :1].expand(4, 5, 6).clone(), x)
+same("complex", lambda x: x.to(torch.complex64) * 1j, x)
+same("double complex", lambda x: x.to(torch.complex128).transpose(0, 1).contiguous(), x)
+same("filled", lambda x: torch.full((4,), 2.5, device=x.device) + x.new_zeros(4), x)
+same("part filled", lambda x: x.clone().fill_(3)[::2] + x[::2].clone().zero_(), x)
+same("written part", lambda x: torch.cat([x, x * 2], 1)[:, 3:8], x)
+y = x.cuda()
+assert y[1].data_ptr() == y.data_ptr() + 120
+assert y.cuda(1).device == torch.device("cuda:1") and torch.equal(y.cuda(1).cpu(), x)
+""",
+    "rows and sums": """
+x, b, i = torch.randn(6, 33), torch.randn(33), torch.randint(-9, 9, (6, 33))
+same("softmax", lambda x: F.softmax(x, 1), x)
+same("softmax down", lambda x: F.softmax(x, 0), x)
+same("softmax of channels", lambda x: F.softmax(x.view(2, 3, 33), 1), x)
+same("layer_norm", lambda x, b: F.layer_norm(x, (33,), b, b), x, b)
+same("batch_norm", lambda x: F.batch_norm(x.view(2, 3, 33), None, None, training=True), x)
+same("half", lambda x: F.log_softmax(x.half(), 1), x)
+for dim in (None, 0, 1, (0, 1)):
+    same("sum", lambda x: x.sum(dim), x)
+    same("amax", lambda x: x.amax(dim if dim is not None else ()), x)
+    same("integers", lambda i: i.sum(dim), i)
+    same("count", lambda x: (x > 2).sum(dim), x)
+same("any", lambda x: (x > 2).any(1) ^ (x > -1).all(1), x)
+same("mean", lambda x: x.mean(1, keepdim=True), x)
+same("product", lambda x: (x / 2).prod(1), x)
+same("amin", lambda i: i.amin(0), i)
+many = (torch.arange(60000) % 7).float().view(-1, 2)
+same("many down", lambda m: m.sum(0), many)
+same("long", lambda x: torch.ones(70000, device=x.device).sum(), x)
+same("empty", lambda x: x[:0].sum(0), x)
+same("std", lambda x: x.std(1), x)
+""",
+    "indices": """
+x, w = torch.randn(5, 7), torch.randn(9, 4)
+j, k = torch.randint(0, 9, (3, 5)), torch.randint(0, 5, (4,))
+same("embedding", lambda w, j: F.embedding(j, w), w, j)
+same("rows", lambda x, k: x[k], x, k)
+same("negative", lambda x, k: x[k - 5], x, k)
+same("columns", lambda x, k: x[:, k], x, k)
+same("pairs", lambda x, k: x[k, k], x, k)
+same("grid", lambda x, k: x[k[:, None], k], x, k)
+same("apart", lambda x, k: x.expand(5, 5, 7)[k, :, k + 1], x, k)
+same("mask", lambda x: x[x > 0], x)
+same("index_select", lambda x, k: x.index_select(1, k), x, k)
+same("gather", lambda x, k: x.gather(1, k.view(4, 1)), x, k)
+ones = lambda x, *shape: torch.ones(shape, device=x.device)
+same("scatter", lambda x, k: x.scatter(0, k.view(1, 4)[:, :1], ones(x, 1, 1)), x, k)
+same("scatter_add", lambda x, k: x.scatter_add(0, k.view(1, 4), ones(x, 1, 4)), x, k)
+same("index_add", lambda x, k: x.index_add(1, k, ones(x, 5, 4)), x, k)
+same("half sums", lambda x, k: x.half().index_add(0, k, ones(x, 4, 7).half()), x, k)
+same("accumulate", lambda x, k: x.index_put((k,), ones(x, 4, 7), accumulate=True), x, k)
+same("assign", lambda x, k: x.index_put((k,), torch.tensor(1.0, device=x.device)), x, k)
+same("triangles", lambda x: x.tril() - x.triu(1), x)
+same("argmax", lambda x: x.argmax(1), x)
+same("argmin", lambda x: x.argmin(), x)
+same("sort", lambda x: x.sort(1), x)
+image = torch.randn(2, 3, 8, 9)
+def pooled(image):
+    image = image.detach().requires_grad_()
+    made = F.max_pool2d(image, 3, 2, 1)
+    made.sum().backward()
+    return made, image.grad
+same("max_pool", pooled, image)
+bad = torch.zeros(3, device="cuda")[torch.tensor([5], device="cuda")]
+try:
+    bad.cpu()
+except torch.AcceleratorError as error:
+    assert "device-side assert" in str(error) and "out of bounds" in str(error)
+else:
+    raise AssertionError("no error")
+assert torch.zeros(3, device="cuda").cpu().tolist() == [0, 0, 0]  # said once
+""",
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_results_are_those_of_the_cpu(name, folder):
+    run(folder, GROUPS[name])
+
+
+def test_random_numbers_are_those_of_simulated_gpus(folder):
+    code = """
+import json
+torch.manual_seed(5)
+drawn = [torch.randn(3, device="cuda"), torch.rand(2, 2, device="cuda"),
+         torch.randint(0, 100, (3,), device="cuda"), torch.randperm(5, device="cuda")]
+print(json.dumps([d.tolist() for d in drawn]))
+"""
+    simulated = "import ember as torch\ntorch.cuda.simulate(1)\n" + code
+    done = subprocess.run([sys.executable, "-c", simulated], capture_output=True, text=True)
+    assert json.loads(run(folder, code)) == json.loads(done.stdout)
+
+
+def test_memory_is_pooled_counted_and_full_in_the_end(folder):
+    run(
+        folder,
+        """
+memory = torch.cuda.memory_allocated
+start = memory()
+x = torch.empty(1000, device="cuda")
+assert memory() - start == 4096
+address = x.data_ptr()
+del x
+assert memory() == start
+assert torch.empty(1000, device="cuda").data_ptr() == address  # the same block again
+for _ in range(3):
+    try:
+        torch.empty(1 << 28, device="cuda")
+    except torch.cuda.OutOfMemoryError as error:
+        assert "CUDA out of memory. Tried to allocate 1.00 GiB" in str(error)
+    else:
+        raise AssertionError("no error")
+assert memory() == start
+big = [torch.empty(1 << 20, device="cuda") for _ in range(10)]
+reserved = torch.cuda.memory_reserved()
+del big
+assert torch.cuda.memory_reserved() == reserved
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() < reserved
+assert torch.ones(3, device="cuda").sum().item() == 3
+""",
+        memory=1 << 27,
+    )
+
+
+def test_a_training_step_is_that_of_the_cpu(folder):
+    run(
+        folder,
+        """
+def losses(device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.GELU(), torch.nn.Linear(16, 4)
+    ).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = torch.randn(32, 8).to(device), torch.randint(0, 4, (32,)).to(device)
+    found = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+from ember.backends.cuda import library
+library.MAKERS.pop("matmul")  # cuBLAS is not emulated: the host's product takes its place
+np.testing.assert_allclose(losses("cuda"), losses("cpu"), rtol=1e-5)
+""",
+    )
+
+
+def test_what_moves_is_in_the_ledger(folder):
+    run(
+        folder,
+        """
+from ember.devices import ledger
+x = torch.randn(10).cuda()
+with ledger() as seen:
+    torch.special.zeta(x.abs() + 2, 1.5)  # the host computes it
+rows = sorted((e.direction, e.source, e.target, e.count, e.bytes) for e in seen.entries)
+assert rows == [("d2h", "cuda:0", "cpu", 1, 40), ("h2d", "cpu", "cuda:0", 1, 40)], rows
+""",
+    )
