@@ -238,3 +238,24 @@ def test_is_tensor_asks_no_overrides():
             raise AssertionError("asked")
 
     assert not torch.is_tensor(Like()) and torch.is_tensor(torch.ones(1))
+
+
+def test_what_takes_data_asks_no_class():
+    x = torch.ones(2).as_subclass(Tagged)
+    assert torch.as_tensor(x) is x
+    assert type(torch.tensor(x.tolist())) is torch.Tensor
+    assert [type(row) for row in torch.ones(2, 2).as_subclass(Tagged)] == [Tagged, Tagged]
+    with Names() as mode:
+        assert torch.is_tensor(x)
+        assert torch.as_tensor(x) is x
+    assert mode.seen == ["torch.is_tensor", "torch.as_tensor"]
+
+
+def test_parameters_of_other_classes_say_so():
+    class Own(torch.nn.Parameter):
+        pass
+
+    marked = torch.nn.Parameter(torch.ones(1).as_subclass(Tagged))
+    assert repr(marked) == "Parameter(Tagged([1.], requires_grad=True))"
+    text = "Parameter containing:\nParameter(Own([1.], requires_grad=True))"
+    assert repr(Own(torch.ones(1))) == text

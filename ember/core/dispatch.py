@@ -238,13 +238,17 @@ def _uncast(value: Any, target: DType) -> Any:
 # overrides
 
 
-def overridden(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result of the `__torch_function__` that wants this call; NotImplemented if none does."""
+def overridden(
+    function: Any, args: Sequence[Any], kwargs: dict[str, Any], classes: bool = True
+) -> Any:
+    """The result of the `__torch_function__` that wants this call; NotImplemented if none does.
+    Without `classes` only modes are asked."""
     state = modes.state
     asks_mode = bool(state.functions) and not state.modes_off
     if state.functions_off and not asks_mode:
         return _by_layout(function, args, kwargs)
-    types = [] if state.functions_off else _override_types(args, kwargs)
+    asks_classes = classes and not state.functions_off
+    types = _override_types(args, kwargs) if asks_classes else []
     if asks_mode:
         mode = state.functions[-1]
         before = state.functions

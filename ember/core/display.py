@@ -80,7 +80,10 @@ def _goes_without_saying(device: Device) -> bool:
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
-    return text_of(self)
+    text, kind = text_of(self), type(self)
+    # a parameter that is of another class than Parameter itself
+    is_other = hasattr(kind, "_shown_as") and "_shown_as" not in vars(kind)
+    return f"Parameter({text})" if is_other or vars(self).get("_is_param") else text
 
 
 def _format(self: Tensor, specification: str) -> str:

@@ -187,12 +187,16 @@ def view(
 
 
 def composite(
-    export: int = 0, names: tuple[str, ...] = (), name: str = "", overridden_with: Any = None
+    export: int = 0,
+    names: tuple[str, ...] = (),
+    name: str = "",
+    overridden_with: Any = None,
+    asks_classes: bool = True,
 ) -> Callable[[Any], Any]:
     """Declare a function over other ops; gradients, devices and capture see through it.
 
     With OUT it takes `out=` (a tensor, or a tuple of them for several results). `overridden_with`
-    gives the arguments as overrides see them.
+    gives the arguments as overrides see them; without `asks_classes` only modes override it.
     """
 
     def declare(function: Any) -> Any:
@@ -202,7 +206,7 @@ def composite(
         def call(*args: Any, **kwargs: Any) -> Any:
             if modes.SPECIAL[0]:
                 shown = args if overridden_with is None else overridden_with(*args)
-                found = overridden(call, shown, kwargs)
+                found = overridden(call, shown, kwargs, asks_classes)
                 if found is not NotImplemented:
                     return found
                 given = [*args, *kwargs.values()]
@@ -218,10 +222,13 @@ def composite(
             if out is None:
                 try:
                     return function(*args, **kwargs)
-                except (TypeError, AttributeError):
-                    if not overridden_after_all(args, kwargs):
+                except (TypeError, AttributeError) as error:
+                    if overridden_after_all(args, kwargs):
+                        return call(*args, **kwargs)
+                    wanted = _tensor_wanted(error, function, args, kwargs)
+                    if wanted is None:
                         raise
-                    return call(*args, **kwargs)
+                    raise wanted from None
             return _into(call.__name__, function, out, args, kwargs)
 
         call.__dict__["asks"] = True  # overrides: core/asking.py leaves it alone
@@ -229,6 +236,35 @@ def composite(
         return _register(call, function, export, names, name)
 
     return declare
+
+
+def _tensor_wanted(
+    error: Exception, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> TypeError | None:
+    """The error for an argument that was used as a tensor and is none; None for other errors."""
+    if not isinstance(error, AttributeError):
+        return None
+    stray, attribute = error.obj, str(error.name)
+    if isinstance(stray, Tensor) or not (attribute == "_array" or hasattr(Tensor, attribute)):
+        return None
+    code = getattr(function, "__wrapped__", function).__code__
+    named = code.co_varnames[: code.co_argcount]
+    names = [f" '{n}'" for n in named] + [""] * len(args)  # those of *args have none
+    given = [*zip(names, args, strict=False), *((f" '{n}'", v) for n, v in kwargs.items())]
+    for position, (name, value) in enumerate(given):
+        if value is stray:
+            return TypeError(
+                f"{function.__name__}(): argument{name} (position {position + 1}) must be Tensor, "
+                f"not {type(stray).__name__}"
+            )
+        elements = value if isinstance(value, (list, tuple)) else ()
+        for place, element in enumerate(elements):
+            if element is stray:
+                return TypeError(
+                    f"expected Tensor as element {place} in argument {position}, but got "
+                    f"{type(stray).__name__}"
+                )
+    return None
 
 
 TAKES_KEYWORDS = 8  # the flag of code with **kwargs

@@ -174,7 +174,7 @@ def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
     return (len(data), *(shapes[0] if shapes else ()))
 
 
-@composite(FUNCTION)
+@composite(FUNCTION, asks_classes=False)
 def tensor(
     data: Any,
     *,
@@ -198,18 +198,21 @@ def tensor(
     return finish(from_values(values, found, place(device)), requires_grad, pin_memory)
 
 
-@composite(FUNCTION)
+@composite(FUNCTION, asks_classes=False)
 def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
     """`data` as a tensor, sharing its memory where dtype and device allow."""
     if isinstance(data, Tensor):
-        return data.to(place(device) if device is not None else data.device, dtype or data.dtype)
+        spec = data._array.spec
+        target = place(device) if device is not None else spec.device
+        same = target is spec.device and (dtype is None or dtype is spec.dtype)
+        return data if same else data.to(target, dtype or spec.dtype)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
         return shared.to(place(device), dtype or shared.dtype)
     return tensor(data, dtype=dtype, device=device)
 
 
-@composite(FUNCTION)
+@composite(FUNCTION, asks_classes=False)
 def asarray(
     obj: Any,
     *,

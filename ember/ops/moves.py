@@ -15,7 +15,7 @@ from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast
 from ember.core.factory import fill_value
 from ember.core.history import check_overlap, check_write, rebind, written
 from ember.core.node import Node, edge_of
-from ember.core.registry import FUNCTION, METHOD, composite
+from ember.core.registry import FUNCTION, METHOD, OPS, composite
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU, META
 from ember.device import device as Device
@@ -362,6 +362,14 @@ def __array__(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.n
     return values.copy() if copy else values
 
 
+@composite(METHOD)
+def __array_wrap__(
+    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+) -> Tensor:
+    """NumPy's protocol for results: what its functions make of a tensor is a tensor."""
+    return OPS["from_numpy"](np.asarray(array))
+
+
 def _python_number(self: Tensor, kind: type) -> Any:
     value = item(self)
     if isinstance(value, complex) and kind is not complex:
@@ -434,7 +442,7 @@ def is_pinned(self: Tensor, device: Any = None) -> bool:
     return bool(getattr(self._array.storage, "pinned", False))
 
 
-@composite(FUNCTION, overridden_with=lambda obj: ())
+@composite(FUNCTION, asks_classes=False)
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a tensor: what only behaves like one is not."""
     return isinstance(obj, Tensor)

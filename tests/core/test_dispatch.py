@@ -142,3 +142,21 @@ def test_many_values_of_numbers_make_no_new_plans():
         x + (k + 0.25)
         ember.add(x, k + 0.75)
     assert len(plans) <= before + 1
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: ember.stack([3]), "expected Tensor as element 0 in argument 0, but got int"),
+        (lambda: ember.zeros_like("s"), r"zeros_like\(\): argument 'input' \(position 1\) must be"),
+        (lambda: ember.flip(3, (0,)), r"flip\(\): argument 'input' .* must be Tensor, not int"),
+        (lambda: ember.einsum("i", 3), r"einsum\(\): argument \(position 2\) must be Tensor"),
+        (
+            lambda: ember.nn.functional.softmax([1.0], 0),
+            r"softmax\(\): argument 'input' \(position 1\) must be Tensor, not list",
+        ),
+    ],
+)
+def test_what_is_no_tensor_is_named(run, message):
+    with pytest.raises(TypeError, match=message):
+        run()
