@@ -133,11 +133,19 @@ def test_rows_and_reductions(data):
         check_loop(lambda v: op(v, dim=dim, keepdim=keepdim), [x], [place])
 
 
-@pytest.mark.parametrize("name", sorted(ELEMENTWISE))
+def is_differentiable(op):
+    """Whether an op gives real numbers for real numbers."""
+    if ember.float64 not in kinds(op):
+        return False
+    return op(*[waves((2,), 0.1) for _ in required(op)]).dtype is ember.float64
+
+
+DIFFERENTIABLE = [name for name, op in ELEMENTWISE.items() if is_differentiable(op)]
+
+
+@pytest.mark.parametrize("name", sorted(DIFFERENTIABLE))
 def test_elementwise_forward_mode(name):
     op = ELEMENTWISE[name]
-    if ember.float64 not in kinds(op):
-        return
     xs = [waves((2, 3), 0.3 + 0.9 * i) for i in range(len(required(op)))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
