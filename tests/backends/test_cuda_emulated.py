@@ -244,6 +244,8 @@ x = torch.randn(10).cuda()
 with ledger() as seen:
     torch.special.zeta(x.abs() + 2, 1.5)  # the host computes it
 rows = sorted((e.direction, e.source, e.target, e.count, e.bytes) for e in seen.entries)
-assert rows == [("d2h", "cuda:0", "cpu", 1, 40), ("h2d", "cpu", "cuda:0", 1, 40)], rows
+assert rows == [
+    ("device to host", "cuda:0", "cpu", 1, 40), ("host to device", "cpu", "cuda:0", 1, 40)
+], rows
 """,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from ember.backends.base import Kernels
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
+from ember.backends.cpu.sums import blocked_sum, wants_blocks
 from ember.dtypes import HALF, bfloat16, bool_, complex32, complex64, float32
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec
@@ -254,6 +255,8 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
     axes, keepdim, target = call.axes, call.keepdim, accumulate.numpy
     initial = {} if call.zero is None else {"initial": constant(call.zero, target)}
     dtype = {} if ufunc in (np.logical_and, np.logical_or) else {"dtype": target}
+    if ufunc is np.add and wants_blocks(call.in_specs[0].shape, axes, target):
+        return _prepare_blocked_sum(call, None if same else target)
 
     def run(a: Array) -> Array:
         token = enter()
@@ -263,6 +266,21 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
                 nd if same else nd.astype(target), axes, keepdims=keepdim, **dtype, **initial
             )
             return _store(np.asarray(value), out, [nd])
+        finally:
+            leave(token)
+
+    return run
+
+
+def _prepare_blocked_sum(call: ReduceCall, cast: Any) -> Runner:
+    out, axes = call.out_specs[0], call.axes
+
+    def run(a: Array) -> Array:
+        token = enter()
+        try:
+            nd = a.host()
+            value = blocked_sum(nd if cast is None else nd.astype(cast), axes)
+            return _store(value.reshape(out.shape), out, [nd])
         finally:
             leave(token)
 
