@@ -6,7 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
-from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, library_op
+from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, composite, copy_result, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.kernel.array import Spec
@@ -75,12 +75,6 @@ def _scatter_gradient(
     elif reduce is None:
         by_input = scatter_op(g, dim, index, 0.0)
         by_src = gather_op(g, dim, index) if is_tensor else None
-    elif reduce == "mean":
-        count = input.new_ones(input.shape) if include_self else input.new_zeros(input.shape)
-        ones = input.new_ones(index.shape)
-        count = scatter_op(count, dim, index, ones, "sum").clamp(min=1)
-        by_input = g / count if include_self else scatter_op(g, dim, index, 0.0)
-        by_src = gather_op(g / count, dim, index)
     elif reduce in ("amax", "amin"):
         own = (input == result).to(g.dtype)
         if not include_self:
@@ -93,6 +87,35 @@ def _scatter_gradient(
     if not is_tensor:
         return by_input, None
     return by_input, None, _padded(by_src, src)
+
+
+@library_op(Library.scatter, upcast=False, name="scatter_linear")
+def scatter_linear(
+    input: Tensor, dim: int, index: Tensor, src: Any, reduce: Any = None, include_self: bool = True
+) -> Spec:
+    """`scatter` by "sum", "mean" or none: its gradient needs no values, so those may be written."""
+    return input.spec.with_shape(tuple(input.shape))
+
+
+def _linear_gradient(
+    g: Any, dim: int, index: Any, src_spec: Any, reduce: Any, include_self: bool
+) -> Any:
+    if reduce == "mean":
+        count = g.new_ones(g.shape) if include_self else g.new_zeros(g.shape)
+        g = g / scatter_op(count, dim, index, g.new_ones(index.shape), "sum").clamp(min=1)
+    kept = reduce is not None and include_self
+    by_input = g if kept else scatter_op(g, dim, index, 0.0)
+    if not isinstance(src_spec, Spec):
+        return by_input, None
+    by_src = gather_op(g, dim, index)
+    if by_src.shape != src_spec.shape:
+        whole = g.new_zeros(src_spec.shape)
+        whole[tuple(slice(n) for n in by_src.shape)] = by_src
+        by_src = whole
+    return by_input, None, by_src
+
+
+scatter_linear.grad = _linear_gradient
 
 
 def _product_gradient(
@@ -225,7 +248,8 @@ def _scattered(
             f"apart from dimension {dim} and to be no larger size than src {list(src.shape)}",
         )
     _check_places(name, input, dim, index)
-    return scatter_op(input, dim, index, src, reduce, include_self)
+    op = scatter_linear if reduce in (None, "sum", "add", "mean") else scatter_op
+    return op(input, dim, index, src, reduce, include_self)
 
 
 @composite(API)
@@ -245,6 +269,16 @@ def scatter_reduce(
         f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}",
     )
     return _scattered("scatter_reduce", input, dim, index, src, reduce, include_self)
+
+
+@composite(METHOD)
+def scatter_reduce_(
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    """`scatter_reduce` with its result written into the tensor, which is returned."""
+    before = self.clone() if reduce in ("prod", "amax", "amin") else self  # its gradient reads it
+    made = scatter_reduce(before, dim, index, src, reduce, include_self=include_self)
+    return copy_result(self, made)
 
 
 @composite(PLAIN)
