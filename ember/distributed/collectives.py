@@ -311,10 +311,17 @@ def all_to_all_single(
     return outcome(work, async_op)
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
+def barrier(
+    group: Any = None,
+    async_op: bool = False,
+    device_ids: Any = None,
+    timeout: timedelta | None = None,
+) -> Work | None:
     """Wait until all processes are here."""
     found = member(group, "barrier")
-    return None if found is None else outcome(found.barrier(in_background=async_op), async_op)
+    if found is None:
+        return None
+    return outcome(found.barrier(timeout, in_background=async_op), async_op)
 
 
 def monitored_barrier(

@@ -62,14 +62,20 @@ class DistributedDataParallel(Module, Joinable):
         mixed_precision: Any = None,
         device_mesh: Any = None,
         skip_all_reduce_unused_params: bool = False,
+        bucket_cap_mb_list: Any = None,
+        batched_grad_copy: bool = False,
+        forward_sync_buffers: bool | None = None,
     ):
         Module.__init__(self)
         Joinable.__init__(self)
         check(
-            mixed_precision is None and delay_all_reduce_named_params is None,
+            mixed_precision is None
+            and delay_all_reduce_named_params is None
+            and bucket_cap_mb_list is None,
             NotImplementedError,
-            "DistributedDataParallel: mixed_precision= and delay_all_reduce_named_params= are not "
-            "there; use torch.autocast",
+            "DistributedDataParallel: mixed_precision= (use torch.autocast), "
+            "delay_all_reduce_named_params= and bucket_cap_mb_list= (use bucket_cap_mb) are not "
+            "there",
         )
         if device_mesh is not None:
             process_group = device_mesh.get_group()
@@ -84,7 +90,8 @@ class DistributedDataParallel(Module, Joinable):
         )
         self._set_devices(module, device_ids, output_device)
         self.module, self.dim = module, dim
-        self.broadcast_buffers = True if broadcast_buffers is None else broadcast_buffers
+        wanted = broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
+        self.broadcast_buffers = True if wanted is None else wanted
         self.find_unused_parameters = find_unused_parameters
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph

@@ -336,9 +336,9 @@ class ProcessGroup:
         ends = np.cumsum([count * width for count in splits])[:-1]
         return np.split(buffer.values, ends)
 
-    def barrier(self, *, in_background: bool = False) -> Work:
+    def barrier(self, timeout: timedelta | None = None, *, in_background: bool = False) -> Work:
         """Wait until all processes are here."""
-        return self.start("barrier", exchange.barrier, [], in_background)
+        return self.start("barrier", exchange.barrier, [], in_background, timeout)
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False

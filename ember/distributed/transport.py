@@ -28,8 +28,9 @@ from ember.distributed.stores import PrefixStore, Store
 from ember.distributed.tcp_store import TCPStore, try_until
 from ember.errors import check
 
-_HEADER = struct.Struct("<IBBBqQ")  # group, channel, op, dtype, tag, bytes
+_HEADER = struct.Struct("<QBBBqQ")  # group, channel, op, dtype, tag, bytes
 _GREETING = struct.Struct("<I16s")  # who connects, and the listener's secret
+_WHOLE = getattr(socket, "MSG_WAITALL", 0)  # one call for all of it, in which others can run
 COLLECTIVE, DIRECT, FAILURE = 0, 1, 2  # channels
 
 
@@ -270,7 +271,7 @@ def _exactly(sock: socket.socket, count: int) -> bytearray:
 
 def _fill(sock: socket.socket, target: memoryview) -> None:
     while target:
-        count = sock.recv_into(target)
+        count = sock.recv_into(target, 0, _WHOLE)
         if not count:
             raise ConnectionError("the connection was closed")
         target = target[count:]

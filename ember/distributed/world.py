@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from datetime import timedelta
@@ -56,7 +57,8 @@ class _World:
 
     def __init__(self) -> None:
         self.groups: list[ProcessGroup] = []
-        self.made = self.inits = 0
+        self.made: dict[tuple[int, ...], int] = {}  # how many groups of the same ranks
+        self.inits = 0
 
 
 _world = _World()
@@ -213,7 +215,7 @@ def init_process_group(
     )
     _world.peers = Peers(PrefixStore(f"default_pg/{_world.inits}", store), rank, world_size, limit)
     _world.inits += 1
-    _world.store, _world.made = store, 0
+    _world.store, _world.made = store, {}
     _world.backend_config = backend or "cpu:gloo,cuda:nccl"
     _world.default = _made(list(range(world_size)), name, limit, group_name, "default_pg")
     if device_id is not None:
@@ -223,16 +225,21 @@ def init_process_group(
 def _made(
     ranks: list[int], backend: str, timeout: timedelta, name: str = "", description: str = ""
 ) -> ProcessGroup:
-    """A group; all processes count it, so that it has the same number everywhere."""
+    """A group. Its number follows from its ranks and from how many of the same ranks there were, so
+    that its members agree on it whatever other processes make.
+    """
     assert _world.peers is not None
-    number, _world.made = _world.made, _world.made + 1
+    key = tuple(ranks)
+    count = _world.made[key] = _world.made.get(key, -1) + 1
+    digest = hashlib.blake2b(f"{ranks} {count}".encode(), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
     made = ProcessGroup(
         _world.peers,
         number,
         ranks,
         backend,
         timeout,
-        name or str(number),
+        name or str(sum(_world.made.values()) + len(_world.made) - 1),
         description or "undefined",
     )
     if _world.peers.rank in ranks:
@@ -374,12 +381,14 @@ def new_group(
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
     device_id: Any = None,
+    sort_ranks: bool = True,
 ) -> Any:
     """A group of some processes. All processes call it, also those that are not in the group; they
     get GroupMember.NON_GROUP_MEMBER.
     """
     world = _get_default_group()
-    wanted = list(range(world.size())) if ranks is None else sorted(ranks)
+    wanted = list(range(world.size())) if ranks is None else list(ranks)
+    wanted = sorted(wanted) if sort_ranks else wanted
     check(
         len(wanted) <= world.size(),
         ValueError,
@@ -451,9 +460,26 @@ def new_subgroups(
     return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
 
 
-def split_group(*args: Any, **kwargs: Any) -> Any:
-    """Not there: RuntimeError."""
-    raise RuntimeError("the backends here cannot split a group: use new_group")
+def split_group(
+    parent_pg: Any = None,
+    split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: timedelta | None = None,
+    pg_options: Any = None,
+    group_desc: str | None = None,
+    backend: str | None = None,
+) -> Any:
+    """The part of a group that this process is in; None if it is in none.
+
+    `split_ranks` has the ranks, in the parent, of each part.
+    """
+    parent = resolved(parent_pg)
+    check(split_ranks, ValueError, "split_ranks cannot be None or empty")
+    own = [ranks for ranks in split_ranks or () if parent.rank() in ranks]
+    check(len(own) <= 1, ValueError, f"rank {parent.rank()} is in several parts: {own}")
+    if not own:
+        return None
+    ranks = [parent.ranks[rank] for rank in own[0]]
+    return new_group(ranks, timeout or parent.timeout, backend or parent.name())
 
 
 __all__ = [name for name in dict(globals()) if not name.startswith("__")]

@@ -152,6 +152,13 @@ def parts(rank):
         assert z.item() == 1
         with pytest.raises(ValueError, match="both src and group_src"):
             dist.broadcast(z, 1, right, group_src=0)
+    if rank != 1:  # only its members make it
+        local = dist.new_group([0, 2], use_local_synchronization=True)
+        z = torch.ones(1)
+        dist.all_reduce(z, group=local)
+        assert z.item() == 2
+    half = dist.split_group(None, [[0, 1], [2]])
+    assert dist.get_process_group_ranks(half) == ([2] if rank == 2 else [0, 1])
     own, every = dist.new_subgroups_by_enumeration([[0, 2], [1]])
     assert len(every) == 2
     assert dist.get_world_size(own) == (1 if rank == 1 else 2)
