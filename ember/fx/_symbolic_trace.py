@@ -150,6 +150,9 @@ class Tracer(TracerBase):
             for name, module in self.root.named_modules():
                 if a is module:
                     return self.create_node("get_attr", name, (), {})
+        if isinstance(a, tuple) and hasattr(a, "_fields"):
+            parts = tuple(self.create_arg(element) for element in a)
+            return self.create_node("call_function", type(a), parts, {})
         if type(type(a)) is ProxyableClassMeta:
             name = self.get_fresh_qualname(f"_{type(a).__name__}_constant_")
             setattr(self.root, name, a)

@@ -66,6 +66,7 @@ class _Writer:
         self.names._used |= {node.name for node in graph.nodes} | RESERVED
         self.lines: list[str] = []
         self.arguments: list[str] = []
+        self.wrapped: list[str] = []
         self.returns = ""
         self.last_uses = _last_uses(graph.nodes)
 
@@ -109,7 +110,7 @@ class _Writer:
             return f"slice({', '.join(map(self.text, (arg.start, arg.stop, arg.step)))})"
         if isinstance(arg, Enum):
             return f"{self.global_name(_type_repr(type(arg)), type(arg))}.{arg.name}"
-        if isinstance(arg, dtype):
+        if isinstance(arg, (dtype, device)):
             return repr(arg)
         if isinstance(arg, type) or (callable(arg) and not isinstance(arg, Tensor)):
             return self.global_name(_get_qualified_name(arg), arg)
@@ -162,6 +163,8 @@ class _Writer:
         if is_attribute and args[1].isidentifier() and isinstance(args[0], Node):
             return f"{left} = {_format_target(repr(args[0]), args[1])}"
         called = self.global_name(_get_qualified_name(target), target)
+        if node.meta.get("is_wrapped") and called not in self.wrapped:
+            self.wrapped.append(called)
         return f"{left} = {called}({self.call(args, node.kwargs)})"
 
     def deletions(self, node: Node) -> str:
@@ -248,7 +251,8 @@ class CodeGen:
             lines = self._body_transformer(lines)
         head = self.gen_fn_def(writer.arguments, writer.returns)
         body = "\n".join(f"    {line.rstrip()}" for line in lines)
-        return PythonCode(f"\n\n\n{head}\n{body}\n    ", writer.globals)
+        wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in writer.wrapped)
+        return PythonCode(f"\n{wraps}\n\n{head}\n{body}\n    ", writer.globals)
 
 
 class _PyTreeCodeGen(CodeGen):

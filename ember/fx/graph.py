@@ -14,6 +14,7 @@ from ember.fx.node import Node, map_arg
 __all__ = ["CodeGen", "Graph", "PythonCode", "_PyTreeCodeGen", "magic_methods"]
 
 _NOT_GIVEN = object()
+KEPT = "is_wrapped"  # what pickles keep of a node's notes
 
 
 class _node_list:
@@ -318,7 +319,14 @@ class Graph:
 
     def __getstate__(self) -> Any:
         records = [
-            (n.op, n.name, n.target, map_arg((n.args, n.kwargs), _Reference), n.type)
+            (
+                n.op,
+                n.name,
+                n.target,
+                map_arg((n.args, n.kwargs), _Reference),
+                n.type,
+                n.meta.get(KEPT),
+            )
             for n in self.nodes
         ]
         return {"records": records, "codegen": self._codegen, "tracer_cls": self._tracer_cls}
@@ -327,9 +335,11 @@ class Graph:
         self.__init__(tracer_cls=state["tracer_cls"])  # type: ignore[misc]
         self._codegen = state["codegen"]
         made: dict[str, Node] = {}
-        for op, name, target, arguments, kind in state["records"]:
+        for op, name, target, arguments, kind, wrapped in state["records"]:
             args, kwargs = _resolved(arguments, made)
             made[name] = self.create_node(op, target, args, kwargs, name, kind)
+            if wrapped:
+                made[name].meta[KEPT] = wrapped
 
 
 class _Insertion:

@@ -3,6 +3,8 @@
 import gc
 import math
 import operator
+import pickle
+from typing import NamedTuple
 
 import pytest
 
@@ -193,6 +195,34 @@ def test_wrapped_functions_are_one_node():
     assert called == ["positive", "own_length", "add", "sqrt", "add"]
     assert traced(torch.tensor([-1.0, -2.0, -3.0, -4.0])).tolist() == [43.0, 44.0, 45.0, 46.0]
     assert own_length(torch.zeros(3)) == 30
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: int
+
+
+@fx.wrap
+def swapped(pair):
+    return pair.second, pair.first
+
+
+def test_code_is_traced_again_as_it_was():
+    def function(x):
+        return swapped(Pair(x, 3)), torch.zeros_like(x, device=torch.device("cpu"))
+
+    traced = fx.symbolic_trace(function)
+    name = f"{__name__.replace('.', '_')}"
+    assert traced.code == (
+        f'\ntorch.fx._symbolic_trace.wrap("{name}_swapped")\n\n'
+        "def forward(self, x):\n"
+        f"    pair = {name}_Pair(x, 3)\n"
+        f"    swapped = {name}_swapped(pair);  pair = None\n"
+        "    zeros_like = torch.zeros_like(x, device = device(type='cpu'));  x = None\n"
+        "    return (swapped, zeros_like)\n    "
+    )
+    again = fx.symbolic_trace(pickle.loads(pickle.dumps(fx.symbolic_trace(traced))))
+    assert again.code == traced.code and again(torch.ones(1))[0][0] == 3
 
 
 def test_wrap_is_for_the_top_level():
