@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from ember.backends import cuda as settings
+from ember.backends import cudnn as settings
 from ember.backends.cuda.indexing import dense
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec
@@ -46,6 +46,8 @@ class Cudnn:
         self.handle = ctypes.c_void_p()
         self("Create", ctypes.byref(self.handle))
         self("SetStream", self.handle, ctypes.c_void_p(int(stream)))
+        self.library.cudnnGetVersion.restype = ctypes.c_size_t
+        settings.loaded_version = int(self.library.cudnnGetVersion())
 
     def __call__(self, name: str, *arguments: Any) -> None:
         """Call cudnn`name`; AcceleratorError if it fails."""
@@ -92,28 +94,39 @@ def _planar(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else shape
 
 
+class Settings(NamedTuple):
+    """What `torch.backends.cudnn` says when a convolution runs."""
+
+    tf32: bool
+    benchmark: bool
+    deterministic: bool
+
+    @classmethod
+    def now(cls) -> Settings:
+        """The settings in force."""
+        return cls(settings.allow_tf32, settings.benchmark, settings.deterministic)
+
+
 class Convolution:
     """One direction of a convolution of given sizes."""
 
     names = {
-        "convolution": ("GetConvolutionForwardAlgorithm_v7", "ConvolutionForward"),
-        "convolution_input": ("GetConvolutionBackwardDataAlgorithm_v7", "ConvolutionBackwardData"),
-        "convolution_weight": (
-            "GetConvolutionBackwardFilterAlgorithm_v7",
-            "ConvolutionBackwardFilter",
-        ),
+        "convolution": "ConvolutionForward",
+        "convolution_input": "ConvolutionBackwardData",
+        "convolution_weight": "ConvolutionBackwardFilter",
     }
 
-    def __init__(self, cudnn: Cudnn, call: LibraryCall):
+    def __init__(self, cudnn: Cudnn, call: LibraryCall, chosen: Settings):
         self.cudnn = cudnn
         first, second, out = call.in_specs[0], call.in_specs[1], call.out_specs[0]
         how = call.in_specs[-4:]
         if first.ndim == 3:
             how = (*(((0 if i == 1 else 1), *h) for i, h in enumerate(how[:3])), how[3])
         kind = TYPES[first.dtype.name]
-        tf32 = kind in (2, 9) or settings.matmul.allow_tf32
+        tf32 = kind in (2, 9) or chosen.tf32
         shapes = [_planar(s.shape) for s in (first, second, out)]
-        choose, self.run = self.names[call.kernel]
+        self.run = self.names[call.kernel]
+        choose = f"Find{self.run}Algorithm" if chosen.benchmark else f"Get{self.run}Algorithm_v7"
         describe = {
             "convolution": (cudnn.tensor, cudnn.filter, cudnn.tensor),
             "convolution_input": (cudnn.tensor, cudnn.filter, cudnn.tensor),
@@ -130,7 +143,7 @@ class Convolution:
         good = [
             choices[i] for i in range(found.value)
             if choices[i].status == 0 and choices[i].memory <= WORKSPACE
-            and choices[i].math != (TENSOR_CORES if not tf32 else -1)
+            and (choices[i].determinism or not chosen.deterministic)
         ]  # fmt: skip
         if not good:
             raise AcceleratorError(f"CUDA error: cuDNN has no algorithm for {call!r}")
@@ -158,14 +171,16 @@ def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
     if any(s.dtype.name not in TYPES or not s.numel for s in arrays):
         return None
     out = call.out_specs[0]
-    made: list[Convolution] = []
+    made: dict[Settings, Convolution] = {}
 
     def run(first: Array, second: Array, *how: Any) -> Array:
-        if not made:
-            made.append(Convolution(kernels.cudnn(), call))
+        chosen = Settings.now()
+        convolution = made.get(chosen)
+        if convolution is None:
+            convolution = made[chosen] = Convolution(kernels.cudnn(), call, chosen)
         result: Array = kernels.empty(out)
         first, second = dense(kernels, first), dense(kernels, second)
-        made[0](
+        convolution(
             kernels.memory,
             kernels.address(first),
             kernels.address(second),
