@@ -82,7 +82,7 @@ class LevelArray(Array):
 
     def host(self) -> Any:
         """The elements, where all of the batch have the same."""
-        return self.value._array.host() if not self.batched else no_data()
+        return self.value._array.host() if not self.batched else no_data(self.frame)
 
     def detached(self) -> LevelArray:
         """The same without history on any level."""
@@ -153,13 +153,21 @@ def aligned(value: Any, ndim: int) -> Any:
     return value.view((shape[0], *(1,) * lacking, *shape[1:])) if lacking > 0 else value
 
 
-def no_data() -> NoReturn:
+ESCAPED = (
+    "vmap: a tensor was used outside of the vmap it belongs to. Return it from the mapped function "
+    "instead of storing it elsewhere."
+)
+
+
+def no_data(frame: Frame) -> NoReturn:
     """The error for code that looks at the elements of a batch."""
     raise RuntimeError(
         "Cannot access data pointer of Tensor that doesn't have storage: inside vmap a tensor "
         "stands for a whole batch, so its elements cannot be read as numbers. Use tensor ops "
         "(torch.where in place of if), or compute this outside vmap."
+        if frame.alive
+        else ESCAPED
     )
 
 
-__all__ = ["Below", "Frame", "LevelArray", "aligned", "copy_between", "no_data"]
+__all__ = ["ESCAPED", "Below", "Frame", "LevelArray", "aligned", "copy_between", "no_data"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ember.core import modes
 from ember.core.array import full
-from ember.core.levels import LevelArray
+from ember.core.levels import ESCAPED, LevelArray
 from ember.core.tensor import Tensor, tensor_of
 from ember.kernel.array import contiguous_spec
 
@@ -23,10 +23,7 @@ def frame_of(values: Sequence[Any]) -> Any:
             if type(array) is LevelArray and (found is None or array.frame.depth > found.depth):
                 found = array.frame
     if found is not None and not found.alive:
-        raise RuntimeError(
-            "vmap: a tensor was used outside of the vmap it belongs to. Return it from the mapped "
-            "function instead of storing it elsewhere."
-        )
+        raise RuntimeError(ESCAPED)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ember import dtypes
 from ember.backends.library import Library
 from ember.core.dispatch import promoted
+from ember.core.lifting import whole
 from ember.core.registry import FUNCTION, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -390,7 +391,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if not integral:
         raise NotImplementedError(f"\"bincount_cpu\" not implemented for '{input.dtype.title}'")
     check(
-        input.ndim == 1 and (input.numel() == 0 or int(input.min()) >= 0),
+        input.ndim == 1 and (input.numel() == 0 or int(whole(input).min()) >= 0),
         RuntimeError,
         "bincount only supports 1-d non-negative integral inputs.",
     )

@@ -3,6 +3,8 @@ refuses."""
 
 import pytest
 
+import ember
+
 
 def wave(torch, *shape, phase=0.3, dtype=None):
     count = 1
@@ -285,3 +287,13 @@ def test_text(torch):
         "    )\n"
         ")"
     )
+
+
+def test_escaped_tensors():
+    kept = []
+    ember.vmap(lambda a: kept.append(a) or a)(ember.ones(2, 2))
+    for use in (lambda a: a + 1, lambda a: a.sum(), lambda a: a.numpy()):
+        with pytest.raises(RuntimeError, match="outside of the vmap it belongs to"):
+            use(kept[0])
+    with pytest.raises(RuntimeError, match="outside of the vmap it belongs to"):
+        ember.vmap(lambda a: a + kept[0])(ember.ones(2, 2))
