@@ -9,6 +9,7 @@ from typing import Any
 
 from ember.backends.cpu.threads import set_count
 from ember.backends.cuda import PRECISIONS, matmul
+from ember.core.factory import mark_uninitialised
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.source_lines import always
@@ -103,6 +104,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Ask for algorithms that give the same result each time; on the CPU and simulated GPUs all
     do."""
     _deterministic.update(enabled=bool(mode), warn_only=bool(warn_only))
+    mark_uninitialised(deterministic=bool(mode))
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -11,6 +11,7 @@ from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import modes
 from ember.core.array import empty, full, to_device
+from ember.core.array import fill as array_fill
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU, META, default_device
 from ember.device import device as Device
@@ -61,6 +62,27 @@ def new_empty(shape: tuple[int, ...], dtype: DType | None, device: Any = None) -
             f"Trying to create tensor with negative dimension {size}: {list(shape)}",
         )
     return empty(contiguous_spec(shape, dtype or modes.get_default_dtype(), place(device)))
+
+
+MARKED = [False]  # whether memory without values is filled with ones that stand out
+_marking = {"deterministic": False, "asked": True}  # settings.py, utils/deterministic.py
+
+
+def mark_uninitialised(**change: bool) -> bool:
+    """Fill what `empty` makes with NaN, the largest integer or True, while both `deterministic` and
+    `asked`; returns `asked`."""
+    _marking.update(change)
+    MARKED[0] = all(_marking.values())
+    return _marking["asked"]
+
+
+def marked(made: Tensor) -> Tensor:
+    """A tensor without values, with ones that stand out where that is asked for."""
+    dtype = made._array.spec.dtype
+    if MARKED[0] and made._array.spec.device is not META:
+        value: Any = dtypes.iinfo(dtype).max if dtype.category == dtypes.INTEGRAL else math.nan
+        array_fill(made._array, True if dtype is dtypes.bool_ else value)
+    return made
 
 
 def new_full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any) -> Array:

@@ -12,9 +12,11 @@ from ember.core.array import check_strides, fill, from_host
 from ember.core.array import empty as array_of
 from ember.core.dispatch import number_type
 from ember.core.factory import (
+    MARKED,
     fill_value,
     finish,
     from_values,
+    marked,
     place,
     shape_of,
 )
@@ -342,7 +344,8 @@ def ones(*size: Any, **kwargs: Any) -> Tensor:
 def empty(*size: Any, **kwargs: Any) -> Tensor:
     """An uninitialised tensor of a shape; dtype, device, requires_grad, pin_memory, memory_format
     as keywords."""
-    return _factory(None, size, kwargs)
+    made = _factory(None, size, kwargs)
+    return marked(made) if MARKED[0] else made
 
 
 @composite(FUNCTION | OUT)
@@ -378,7 +381,7 @@ def empty_strided(
     extent = (
         1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if 0 not in shape else 0
     )
-    flat = finish(blank((extent,), dtype, device), False, kwargs.pop("pin_memory", False))
+    flat = marked(finish(blank((extent,), dtype, device), False, kwargs.pop("pin_memory", False)))
     return (
         flat.as_strided(shape, strides).detach().requires_grad_(kwargs.pop("requires_grad", False))
     )
@@ -412,7 +415,7 @@ def ones_like(input: Tensor, **kwargs: Any) -> Tensor:
 @composite(FUNCTION)
 def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
     """An uninitialised tensor like another."""
-    return _like(input, None, kwargs)
+    return marked(_like(input, None, kwargs))
 
 
 @composite(FUNCTION)
@@ -442,7 +445,7 @@ def new_ones(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
 @composite(METHOD)
 def new_empty(self: Tensor, *size: Any, **kwargs: Any) -> Tensor:
     """An uninitialised tensor of a shape with this tensor's dtype and device."""
-    return _new(self, None, size, kwargs)
+    return marked(_new(self, None, size, kwargs))
 
 
 @composite(METHOD)

@@ -11,7 +11,9 @@ from ember.utils import data
 __all__ = [
     "benchmark",
     "checkpoint",
+    "collect_env",
     "data",
+    "deterministic",
     "dlpack",
     "flop_counter",
     "hooks",

@@ -98,3 +98,31 @@ def test_dispatch_below_autograd_is_refused():
     with pytest.raises(NotImplementedError, match="TorchFunctionMode"), Mode():
         pass
     assert not _python_dispatch.is_traceable_wrapper_subclass(torch.ones(1))
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield torch.utils.deterministic
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.use_deterministic_algorithms(False)
+
+
+def test_memory_without_values_stands_out(deterministic):
+    assert torch.empty(2).isnan().all() and torch.empty_like(torch.ones(2)).isnan().all()
+    assert torch.empty(2, dtype=torch.int32).tolist() == [2147483647] * 2
+    assert torch.empty(1, dtype=torch.bool).item() is True
+    assert (
+        torch.empty_strided((2,), (1,)).isnan().all() and torch.ones(1).new_empty(2).isnan().all()
+    )
+    assert torch.empty(2, device="meta").shape == (2,)
+    deterministic.fill_uninitialized_memory = False
+    torch.empty(2).fill_(0)
+    assert deterministic.fill_uninitialized_memory is False
+    with pytest.raises(RuntimeError, match="expected a bool, but got int"):
+        deterministic.fill_uninitialized_memory = 3
+
+
+def test_reports_of_the_machine():
+    text = torch.utils.collect_env.get_pretty_env_info()
+    assert "PyTorch version: 2.13.0+ember" in text and "numpy==" in text
