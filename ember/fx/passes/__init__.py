@@ -1,5 +1,5 @@
 """Passes over graphs."""
 
-from ember.fx.passes import shape_prop
+from ember.fx.passes import shape_prop, split_module
 
-__all__ = ["shape_prop"]
+__all__ = ["shape_prop", "split_module"]
