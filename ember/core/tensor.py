@@ -43,6 +43,8 @@ class Tensor(ArrayFacts):
     tensor([2., 3.])
     """
 
+    __array_priority__ = 1000  # NumPy leaves `scalar - tensor` to the tensor, and its gradient
+
     # Defaults live in the class, so that making a tensor sets one attribute.
     _requires_grad = False
     _grad_fn: Node | None = None

@@ -53,13 +53,22 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
         return out
 
     def slow(a: Any, b: Any) -> Any:
-        if isinstance(b, OPERANDS):
+        if isinstance(b, OPERANDS) or _is_scalar(b):
             return op(a, b)
         if hasattr(type(b), "__torch_function__"):
             return op(a, b)
-        return op(a, b) if hasattr(b, "item") and getattr(b, "ndim", 1) == 0 else NotImplemented
+        if op in (pointwise.eq, pointwise.ne) and isinstance(b, np.ndarray):
+            return op(a, OPS["from_numpy"](b))  # NumPy would leave it to Python: no element equal
+        return NotImplemented
 
     return binary
+
+
+def _is_scalar(value: Any) -> bool:
+    """Whether it is a number of NumPy's, or an object like one."""
+    if isinstance(value, np.ndarray) or hasattr(type(value), "__torch_function__"):
+        return False
+    return hasattr(value, "item") and getattr(value, "ndim", 1) == 0
 
 
 def _install(symbol: str, op: Any) -> None:
@@ -73,9 +82,13 @@ def _install(symbol: str, op: Any) -> None:
                 f"descriptor '__r{symbol}__' for 'Tensor' objects doesn't apply to a "
                 f"'{type(self).__name__}' object"
             )
+        if isinstance(other, np.generic):
+            other = other.item()
         return op(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
     def written(self: Any, other: Any) -> Any:
+        if isinstance(other, np.generic):
+            other = other.item()
         return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
     install_method(f"__{symbol}__", _fast(op))
