@@ -250,9 +250,9 @@ class Reducer:
             self._ready = set(range(len(self.parameters)))
             for bucket in self.buckets:
                 bucket.pending = 0
+        elif self.find_unused:  # what an output leads to need not be in the loss
+            self._skip(set(range(len(self.parameters))) - self._ready)
         self._queued = False
-        if self._launched == 0 and self.find_unused:
-            self._launch_ready()
         self._launch_ready()
         if self._launched < len(self.buckets):
             return  # another backward pass may bring the rest; else the next forward complains

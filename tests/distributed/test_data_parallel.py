@@ -94,6 +94,28 @@ def test_parameters_that_some_processes_do_not_use(processes):
     assert processes(2, unused) == [[[1, 0.5, None]] * 2] * 2
 
 
+class TwoResults(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
+
+    def forward(self, x):
+        return {"first": self.first(x), "second": [self.second(x)]}
+
+
+def one_of_two(rank):
+    model, found = DDP(TwoResults(), find_unused_parameters=True), []
+    for _ in range(2):
+        results = model(torch.ones(1, 1))
+        (results["first"] if rank == 0 else results["second"][0]).sum().backward()
+        found.append([p.grad.item() for p in model.parameters()])
+    return found
+
+
+def test_results_that_are_not_in_the_loss(processes):
+    assert processes(2, one_of_two) == [[[0.5, 0.5], [1, 1]]] * 2
+
+
 def test_unused_parameters_are_an_error(alone):
     model = DDP(Branches(False))
     model(torch.ones(1, 1)).sum().backward()
