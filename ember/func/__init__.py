@@ -14,6 +14,7 @@ from ember.func.modules import (
     replace_all_batch_norm_modules_,
     stack_module_state,
 )
+from ember.func.rearranging import rearrange
 
 __all__ = [
     "debug_unwrap",
@@ -26,6 +27,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
