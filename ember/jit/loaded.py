@@ -73,11 +73,18 @@ class ScriptObject:
 def attribute(owner: Any, name: str) -> Any:
     """An attribute of an object of the archive; AttributeError for those of anything else."""
     kind = type(owner)
-    if isinstance(owner, (Module, ScriptObject)):
-        if isinstance(owner, ScriptObject) and name in kind._methods:
-            return lambda *args, **kwargs: kind._methods[name](owner, *args, **kwargs)
-        if not name.startswith("__") or name in ("__init__", "__len__"):
+    if isinstance(owner, LoadedModule):
+        own = vars(owner)
+        for place in (own["_parameters"], own["_buffers"], own["_modules"], own):
+            if name in place:
+                return place[name]
+        if name in vars(kind) and (not name.startswith("__") or name == "__len__"):
             return getattr(owner, name)
+    if isinstance(owner, ScriptObject):
+        if name in kind._methods:
+            return lambda *args, **kwargs: kind._methods[name](owner, *args, **kwargs)
+        if name in vars(owner):
+            return vars(owner)[name]
     if isinstance(owner, tuple) and name in getattr(owner, "_fields", ()):
         return getattr(owner, name)
     if isinstance(owner, type) and name == "__new__" and issubclass(owner, ScriptObject):

@@ -158,6 +158,7 @@ BODY = "    torch.extend(r, [7, 8])\n"
         ("    open('x')\n", NameError),
         ("    _0 = r.__class__\n", AttributeError),
         ("    _0 = self.__class__\n", AttributeError),
+        ("    _0 = self.register_forward_hook\n", AttributeError),
         ("    _0 = self.forward.__globals__\n", AttributeError),
         ("    _0 = (torch.add).__globals__\n", NotImplementedError),
         ("    _0 = getattr(self, '__dict__')\n", AttributeError),
