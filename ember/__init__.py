@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 
 _SUBMODULES = frozenset(
     "_C __config__ _custom_ops _dynamo _functorch _higher_order_ops _inductor _prims_common "
-    "accelerator amp ao autograd backends compiler cpu cuda devices distributed distributions "
-    "export fft func functional futures fx hub jit library linalg masked mps mtia "
+    "_subclasses accelerator amp ao autograd backends compiler cpu cuda devices distributed "
+    "distributions export fft func functional futures fx hub jit library linalg masked mps mtia "
     "multiprocessing nn onnx optim overrides profiler quantization quasirandom random "
     "serialization signal sparse special storage testing torch_alias torch_version types utils "
     "version xpu".split()
