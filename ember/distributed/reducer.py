@@ -232,6 +232,8 @@ class Reducer:
         with no_grad():
             for view, (_, parameter) in zip(bucket.views, bucket.parameters, strict=True):
                 grad = parameter._grad
+                if grad is not None and grad._array.kind != "strided":
+                    grad = parameter._grad = grad.to_dense()  # type: ignore[attr-defined]
                 if grad is None:
                     view.zero_()
                 elif grad._array.storage is not view._array.storage:

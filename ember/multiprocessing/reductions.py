@@ -82,7 +82,8 @@ def _share(tensor: Tensor) -> None:
     where nothing does.
     """
     array: Array = tensor._array
-    if array.spec.device is not META and array.storage.nbytes:
+    dense = array.kind == "strided"  # the parts of others are sent one by one
+    if dense and array.spec.device is not META and array.storage.nbytes:
         alone = sys.getrefcount(array.storage) == ALONE
         storage_face(array.storage).shared_block(array if alone else None)
 

@@ -261,3 +261,9 @@ def test_views_of_buckets(alone):
 def test_a_model_needs_a_group():
     with pytest.raises(ValueError, match="has not been initialized"):
         DDP(nn.Linear(1, 1))
+
+
+def test_sparse_gradients_become_dense(alone):
+    model = DDP(nn.Embedding(3, 1, sparse=True))
+    model(torch.tensor([1, 1, 2])).sum().backward()
+    assert model.module.weight.grad.tolist() == [[0], [2], [1]]

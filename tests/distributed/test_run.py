@@ -49,7 +49,7 @@ def script(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("options", [[], ["--standalone"], ["--rdzv-id", "x"]])
+@pytest.mark.parametrize("options", [["--rdzv-id", "x"], ["--standalone"]])
 def test_processes_find_each_other(script, tmp_path, options):
     launcher.main([*options, "--nproc_per_node", "2", script(REDUCE), str(tmp_path), "--lr", "1"])
     for rank in "01":

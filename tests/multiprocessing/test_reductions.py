@@ -79,6 +79,7 @@ def test_what_arrives():
     assert there_and_back(torch.ones(2, dtype=torch.bfloat16)).dtype is torch.bfloat16
     storage = x.untyped_storage()
     assert there_and_back(storage).data_ptr() == storage.data_ptr()
+    assert there_and_back(torch.eye(2).to_sparse()).to_dense().tolist() == [[1, 0], [0, 1]]
     state = there_and_back(nn.Linear(2, 1)).state_dict()
     assert list(state) == ["weight", "bias"]
 
