@@ -28,7 +28,7 @@ class SparseStorage(Storage):
     @property
     def nbytes(self) -> NoReturn:
         """NotImplementedError, as for `bytes`."""
-        return self.bytes()
+        self.bytes()
 
 
 class SparseArray(Array):
