@@ -10,7 +10,7 @@ class FakeTensor:
 
 
 class FakeTensorMode:
-    """A block of tensors without memory: NotImplementedError; the device "meta" has such tensors."""
+    """A block of tensors without memory: NotImplementedError; those are on the device "meta"."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise NotImplementedError(
