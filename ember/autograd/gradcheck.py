@@ -137,21 +137,6 @@ def gradcheck(
     >>> torch.autograd.gradcheck(torch.sin, torch.rand(3, dtype=torch.float64, requires_grad=True))
     True
     """
-    check(
-        check_forward_ad or check_backward_ad,
-        AssertionError,
-        "Expected at least one of check_forward_ad or check_backward_ad to be True",
-    )
-    check(
-        check_backward_ad or not check_batched_grad,
-        AssertionError,
-        "Setting check_batched_grad=True requires check_backward_ad to be True",
-    )
-    check(
-        check_forward_ad or not check_batched_forward_grad,
-        AssertionError,
-        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
-    )
     given = list(inputs) if isinstance(inputs, (tuple, list)) else [inputs]
     limits = _Limits(
         eps,
@@ -164,6 +149,7 @@ def gradcheck(
         check_batched_forward_grad,
         check_backward_ad,
     )
+    _check_options(limits)
     try:
         _check_all(func, given, _checked(given), limits)
     except GradcheckError:
@@ -171,6 +157,25 @@ def gradcheck(
             raise
         return False
     return True
+
+
+def _check_options(limits: _Limits) -> None:
+    """AssertionError for options that do not go together."""
+    check(
+        limits.forward or limits.backward,
+        AssertionError,
+        "Expected at least one of check_forward_ad or check_backward_ad to be True",
+    )
+    check(
+        limits.backward or not limits.batched,
+        AssertionError,
+        "Setting check_batched_grad=True requires check_backward_ad to be True",
+    )
+    check(
+        limits.forward or not limits.batched_forward,
+        AssertionError,
+        "Setting check_batched_forward_grad=True requires check_forward_ad to be True",
+    )
 
 
 def _checked(given: list[Any]) -> list[int]:
@@ -402,6 +407,26 @@ def gradgradcheck(
     else:
         seeds = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
 
+    return gradcheck(
+        _gradients_of(func, given, wanted),
+        (*given, *seeds),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+    )
+
+
+def _gradients_of(
+    func: Callable[..., Any], given: list[Any], wanted: list[int]
+) -> Callable[..., Any]:
+    """The function of inputs and weights that gives the gradients by the wanted inputs."""
+
     def first(*arguments: Any) -> Any:
         inner, weights = list(arguments[: len(given)]), arguments[len(given) :]
         for i in wanted:
@@ -422,19 +447,7 @@ def gradgradcheck(
             )
         return tuple(f for f in found if f is not None)
 
-    return gradcheck(
-        first,
-        (*given, *seeds),
-        eps=eps,
-        atol=atol,
-        rtol=rtol,
-        raise_exception=raise_exception,
-        nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad,
-        check_batched_grad=check_batched_grad,
-        check_forward_ad=check_fwd_over_rev,
-        check_backward_ad=check_rev_over_rev,
-    )
+    return first
 
 
 def _seed(rng: np.random.Generator, out: Any, apart: bool) -> Any:
