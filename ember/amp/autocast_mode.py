@@ -18,7 +18,7 @@ from ember.core.modes import (
     set_autocast_dtype,
 )
 from ember.core.tensor import Tensor
-from ember.device import device
+from ember.device import KNOWN, device
 from ember.errors import check
 
 __all__ = [
@@ -44,6 +44,12 @@ def _check_type_name(device_type: Any) -> None:
     )
 
 
+def _type_of(text: str) -> str:
+    """The type that a device string names; also one of PyTorch's that Ember does not run on."""
+    kind = text.partition(":")[0] if isinstance(text, str) else ""
+    return kind if kind in KNOWN.split(", ") else device(text).type
+
+
 def is_autocast_available(device_type: str) -> bool:
     """Whether `autocast` knows rules for a device type. RuntimeError for a name that no device has.
 
@@ -51,17 +57,17 @@ def is_autocast_available(device_type: str) -> bool:
     >>> torch.amp.is_autocast_available("cpu")
     True
     """
-    return device(device_type).type in modes.AUTOCAST_DEFAULTS
+    return _type_of(device_type) in modes.AUTOCAST_DEFAULTS
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether ops on a device type are autocast here."""
-    return autocast_state(device(device_type).type)[0]
+    return autocast_state(_type_of(device_type))[0]
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     """The half-precision dtype that autocast uses, or would use, on a device type."""
-    return autocast_state(device(device_type).type)[1]
+    return autocast_state(_type_of(device_type))[1]
 
 
 def is_autocast_cache_enabled() -> bool:

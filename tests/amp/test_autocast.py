@@ -322,3 +322,10 @@ def test_a_rule_is_for_the_whole_of_a_function():
     with ember.autocast("cpu"):
         assert ember.allclose(ember.cdist(a, a), exact)
         assert ember.allclose(ember.cdist(a.bfloat16(), a.bfloat16()), exact)
+
+
+def test_questions_about_devices_of_others():
+    assert not is_autocast_enabled("mps") and not is_autocast_enabled("xpu")
+    assert ember.get_autocast_dtype("mps") is ember.float16
+    with pytest.raises(RuntimeError, match="Expected one of cpu, cuda"):
+        is_autocast_enabled("nowhere")
