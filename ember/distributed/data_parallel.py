@@ -23,8 +23,10 @@ from ember.distributed.world import _get_default_group
 from ember.errors import check
 from ember.nn.modules.module import Module
 from ember.nn.parallel.scatter_gather import scatter_kwargs
+from ember.ops import cat
 
 DEFAULT_BUCKET_MB = 25
+SMALL_BYTES = 1 << 16  # tensors below this are joined before they are sent
 
 
 class DistributedDataParallel(Module, Joinable):
@@ -171,10 +173,23 @@ class DistributedDataParallel(Module, Joinable):
                     )
 
     def _broadcast(self, tensors: Sequence[Tensor], root: int = 0) -> None:
-        """Give all processes the tensors of one of them."""
-        if self.process_group.size() > 1 and tensors:
-            with modes.no_grad():
-                self.process_group.broadcast([t.detach() for t in tensors], root)
+        """Give all processes the tensors of one of them; small ones travel together."""
+        if self.process_group.size() == 1 or not tensors:
+            return
+        small: dict[Any, list[Tensor]] = {}
+        large = []
+        for tensor in (t.detach() for t in tensors):
+            if tensor.numel() * tensor.element_size() < SMALL_BYTES:
+                small.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+            else:
+                large.append(tensor)
+        with modes.no_grad():
+            joined = [cat([t.reshape(-1) for t in together]) for together in small.values()]
+            self.process_group.broadcast([*joined, *large], root)
+            for flat, together in zip(joined, small.values(), strict=True):
+                sizes = [t.numel() for t in together]
+                for tensor, part in zip(together, flat.split(sizes), strict=True):
+                    tensor.copy_(part.reshape(tensor.shape))
 
     def _make_reducer(self, named: list[tuple[str, Tensor]]) -> None:
         names, parameters = zip(*named, strict=True)
