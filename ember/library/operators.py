@@ -4,6 +4,7 @@ without elements."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from ember.autograd.function import Function
@@ -60,6 +61,10 @@ class Operator:
             if found is not NotImplemented:
                 return found
         values = self.schema.bind(args, kwargs)
+        if modes.state.levels:
+            found = import_module("ember.library.batched").run(self, values)
+            if found is not NotImplemented:
+                return found
         tensors = [t for t in tree_leaves(list(values.values())) if isinstance(t, Tensor)]
         device = next((t.device.type for t in tensors if t.device.type != "cpu"), "cpu")
         if device in self.autocast and modes.autocast_state(device)[0]:
@@ -152,40 +157,46 @@ class Operator:
             """The node of an operator."""
 
             @staticmethod
-            def forward(ctx: Any, *flat: Any) -> Any:
-                bound = tree_unflatten(list(flat), spec)
-                result = operator._run(kernel, bound)
-                args, keywords = operator.schema.split(bound)
-                ctx.keyword_only = keywords
-                ctx.given = args
-                if operator.setup_context is not None:
-                    named = {"ctx": ctx, "inputs": tuple(args), "output": result}
-                    if keywords:
-                        named["keyword_only_inputs"] = keywords
-                    operator.setup_context(**named)
+            def forward(*flat: Any) -> Any:
+                result = operator._run(kernel, tree_unflatten(list(flat), spec))
                 outputs, out_spec = tree_flatten(result)
                 boxed.append(out_spec)
                 return tuple(outputs)
 
             @staticmethod
+            def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+                bound = tree_unflatten(list(inputs), spec)
+                ctx.given, ctx.keyword_only = operator.schema.split(bound)
+                operator.save(ctx, tree_unflatten(list(output), boxed[0]))
+
+            @staticmethod
             def backward(ctx: Any, *grads: Any) -> Any:
-                check(
-                    operator.backward is not None,
-                    RuntimeError,
-                    f"Trying to backward through {operator.overload} but no autograd formula was "
-                    "registered. Please use register_autograd to add one.",
-                )
-                assert operator.backward is not None
-                shaped = tree_unflatten(list(grads), boxed[0])
-                is_several = isinstance(shaped, tuple)
-                found = operator.backward(ctx, *(shaped if is_several else (shaped,)))
-                found = found if isinstance(found, tuple) else (found,)
-                return operator._spread(found, ctx)
+                return operator.gradients(ctx, tree_unflatten(list(grads), boxed[0]))
 
         name = f"GeneratedBackwardFor_{str(self.overload).replace('.', '_')}"
         Recorded.__name__ = Recorded.__qualname__ = name
         outputs = Recorded.apply(*leaves)
         return tree_unflatten(list(outputs), boxed[0])
+
+    def save(self, ctx: Any, output: Any) -> None:
+        """Let `setup_context` keep what backward needs, for arguments that are in the context."""
+        if self.setup_context is not None:
+            named = {"ctx": ctx, "inputs": tuple(ctx.given), "output": output}
+            if ctx.keyword_only:
+                named["keyword_only_inputs"] = ctx.keyword_only
+            self.setup_context(**named)
+
+    def gradients(self, ctx: Any, grads: Any) -> tuple[Any, ...]:
+        """The gradients for the leaves of the arguments. RuntimeError without a backward."""
+        check(
+            self.backward is not None,
+            RuntimeError,
+            f"Trying to backward through {self.overload} but no autograd formula was registered. "
+            "Please use register_autograd to add one.",
+        )
+        assert self.backward is not None
+        found = self.backward(ctx, *(grads if isinstance(grads, tuple) else (grads,)))
+        return self._spread(found if isinstance(found, tuple) else (found,), ctx)
 
     def _spread(self, found: tuple[Any, ...], ctx: Any) -> tuple[Any, ...]:
         """The gradients for the leaves, from those for the arguments."""
