@@ -19,6 +19,8 @@ def tool(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "NOTES", tmp_path / "notes.txt")
+    monkeypatch.setattr(module, "USED", tmp_path / "used.txt")
+    module.USED.write_text("# names of 7 packages\ntorch.place.here 6\ntorch.place.later 2\n")
     return module
 
 
@@ -69,6 +71,8 @@ def test_the_page(tool):
     recorded = {"torch.place": ["here", "half", "int3", "int4", "later"], "torch.empty": []}
     text = tool.page("2.0", recorded, lambda namespace: place(), has)
     assert "In all: 2 of 5 (40%), 2 left out." in text
+    assert "Of the 2 names that 7 packages on PyPI use, 1 are there" in text
+    assert "75.0% of the uses" in text and "`torch.place.later` (2)" in text
     assert "| `torch.place` | 1 | 1 | 2 | 1 | 5 |" in text and "torch.empty" not in text
     assert "- `int3`, `int4`: there are none\n" in text and "**Not yet**: `later`\n" in text
 

@@ -16,6 +16,7 @@ from ember.missing import MissingAttribute
 from ember.version import ember_version
 
 NOTES = Path(__file__).with_name("compatibility_notes.txt")
+USED = Path(__file__).with_name("used_names.txt")
 KINDS = ("there", "partly", "left out", "not yet")
 
 
@@ -73,7 +74,7 @@ def sorted_out(namespace, names, place, has, notes, used):
 def page(version, recorded, find, has):
     """The text of docs/compatibility.md. ValueError for notes that no name matches."""
     notes, used = read_notes(), set()
-    sections, rows, totals = [], [], dict.fromkeys(KINDS, 0)
+    sections, rows, totals, lacking = [], [], dict.fromkeys(KINDS, 0), set()
     for namespace, names in recorded.items():
         if not names:
             continue
@@ -82,6 +83,7 @@ def page(version, recorded, find, has):
         rows.append(f"| `{namespace}` | {' | '.join(map(str, counts))} | {len(names)} |")
         for kind, count in zip(KINDS, counts, strict=True):
             totals[kind] += count
+        lacking |= {f"{namespace}.{name}" for kind in KINDS[2:] for name in found[kind]}
         sections.append(section(namespace, found))
     stale = [pattern for pattern, _, _ in notes if pattern not in used]
     if stale:
@@ -95,9 +97,26 @@ def page(version, recorded, find, has):
         "left out on purpose, or not there yet. A name that is missing raises an AttributeError "
         "which says so; none is a silent dummy. That a name is there does not say that every "
         "argument of it is: those that are not raise NotImplementedError.\n\n"
-        f"In all: {have} of {total} ({have / total:.0%}), {totals['left out']} left out.\n\n"
+        f"In all: {have} of {total} ({have / total:.0%}), {totals['left out']} left out."
+        f"\n\n{usage(lacking)}\n\n"
         "| namespace | there | partly | left out | not yet | PyTorch |\n"
         "|---|---:|---:|---:|---:|---:|\n" + "\n".join(rows) + "\n\n" + "\n".join(sections)
+    )
+
+
+def usage(lacking):
+    """How much of what packages use is there, by tools/used_names.txt."""
+    first, *lines = USED.read_text().splitlines()
+    counts = {name: int(count) for name, count in (line.split() for line in lines)}
+    packages = next(word for word in first.split() if word.isdigit())
+    missing = sorted((name for name in counts if name in lacking), key=lambda n: (-counts[n], n))
+    there, uses = len(counts) - len(missing), sum(counts.values())
+    covered = uses - sum(counts[name] for name in missing)
+    listed = ", ".join(f"`{name}` ({counts[name]})" for name in missing)
+    return (
+        f"Of the {len(counts)} names that {packages} packages on PyPI use, {there} are there; a "
+        f"name counted once for each package, {covered / uses:.1%} of the uses. Not there, with "
+        f"the number of packages: {listed or 'none'}."
     )
 
 
