@@ -145,6 +145,9 @@ def lerp(input: Any, end: Any, weight: Any) -> Any:
 
 
 def _check_lerp(input: Any, end: Any, weight: Any) -> None:
+    if isinstance(input, Tensor) and input.dtype not in INEXACT:  # a float weight would promote
+        kernel = "lerp_kernel_tensor" if isinstance(weight, Tensor) else "lerp_kernel_scalar"
+        raise not_implemented(kernel, input.dtype)
     for name, value in (("end", end), ("weight", weight)):
         if isinstance(input, Tensor) and isinstance(value, Tensor):
             check(

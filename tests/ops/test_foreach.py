@@ -90,6 +90,7 @@ def test_gradients():
         ("copy_", (lists(), [T(1.0)]), RuntimeError, "same number of tensors, got 2 and 1"),
         ("max", ([T([])],), RuntimeError, "cannot compute the maximum of an empty tensor"),
         ("sqrt_", ([T([1, 4])],), RuntimeError, "can't be cast to the desired output type"),
+        ("lerp", ([T([1])], [T([2])], 0.5), NotImplementedError, "not implemented for 'Long'"),
     ],
 )
 def test_wrong_lists(name, args, error, message):
