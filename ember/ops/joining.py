@@ -77,7 +77,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     dim = wrap_dim(dim, len(shape))
     if len(shape) > 1:  # as parts of length 0, so that they have gradients
         nothing = (*shape[:dim], 0, *shape[dim + 1 :])
-        cast = [t.expand(nothing) if t.shape == (0,) else t for t in cast]
+        cast = [t.reshape(nothing) if t.shape == (0,) else t for t in cast]
     return concatenate(cast, dim)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.core import modes
-from ember.core.registry import FUNCTION, composite
+from ember.core.registry import FUNCTION, OPS, composite
 from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
@@ -133,5 +133,6 @@ def kaiser_window(
 def kaiser(length: int, periods: int, beta: float, dtype: DType, device: Any) -> Tensor:
     """Kaiser's window; see `kaiser_window`."""
     k = places(length, dtype, device) * (2 / periods) - 1
-    top = (k.new_ones(()) * beta).i0()
-    return (beta * (1 - k * k).clamp(min=0).sqrt()).i0() / top
+    x = beta * (1 - k * k).clamp(min=0).sqrt()
+    scaled = OPS["i0e"](x) / OPS["i0e"](k.new_full((), beta))  # I0 itself may be beyond the dtype
+    return scaled * (x - beta).exp()

@@ -120,3 +120,15 @@ def test_casts_keep_strided_tensors_unless_channels_lie_last():
 def test_airy_function_far_from_zero():
     same(torch.special.airy_ai(torch.tensor([1e20], dtype=torch.float64)), [0.0])
     assert torch.special.airy_ai(vector(-1e8)).isfinite().all()
+
+
+def test_kaiser_windows_of_large_beta_are_finite():
+    found = torch.signal.windows.kaiser(5, beta=100.0)
+    assert found.tolist() == pytest.approx([0, 1.63259e-06, 1, 1.63259e-06, 0], rel=1e-4)
+    same(torch.kaiser_window(4, periodic=False, beta=2.0), [0.438676, 0.924314, 0.924314, 0.438676])
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_empty_vectors_are_left_out_of_cat(dim):
+    empty, x = torch.empty(0, requires_grad=True), torch.ones(3, 2, 2)
+    assert torch.cat([empty, x, empty], dim).shape == x.shape
