@@ -276,6 +276,7 @@ calls: dict[str, Any] = {  # by name: functions that run in their own way inside
     "item": _refusing(ITEM),
     "__bool__": _refusing(CONTROL_FLOW),
     "copy_": _copy,
+    "resize_": _refusing("vmap: resize_ is not supported: use views, slices or torch.cat"),
 }
 dispatch.above.append(_above)
 

@@ -151,7 +151,11 @@ def xlogy(input: Any, other: Any) -> Any:
 
 
 xlogy.grad = lambda g, input, other: (
-    g * where(p.logical_and(p.eq(input, 0), p.le(other, 0)), 0, p.log(other)),
+    where(
+        p.logical_or(p.eq(g, 0), p.logical_and(p.eq(input, 0), p.le(other, 0))),
+        where(p.isnan(other), math.nan, 0),
+        g * p.log(other),
+    ),
     g * input / other,
 )
 
