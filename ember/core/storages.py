@@ -11,6 +11,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Iterator
+from importlib import import_module
 from pickle import PickleBuffer
 from typing import Any
 
@@ -278,6 +279,9 @@ class UntypedStorage:
         """Move the bytes to memory that other processes can map, and return itself."""
         if self.device is CPU and self.nbytes() and not self.is_shared():
             self.shared_block()
+            # Python's own queues must know how such memory is sent, also in programs that use no
+            # other part of it.
+            import_module("ember.multiprocessing.reductions").init_reductions()
         return self
 
     def shared_block(self, holder: Array | None = None) -> SharedBlock:

@@ -5,10 +5,12 @@ What is registered here is used by `multiprocessing` only: copies and saved file
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import time
 import weakref
-from multiprocessing import reduction
+from multiprocessing import process, reduction, resource_sharer, util
 from typing import Any
 
 from ember.backends import base
@@ -24,6 +26,8 @@ from ember.kernel.array import Array, Storage
 __all__ = ["init_reductions", "reduce_storage", "reduce_tensor"]
 
 ALONE = 2  # references to a storage that one array views: the array's, and that of the count itself
+STAY_SECONDS = 5.0  # how long a worker that is done waits for receivers
+FIRST, LAST = 100, -50  # LAST: after the queues' threads (-5), before sockets are removed (-100)
 # The memory that this process has sent or received, by its file: what comes twice is one storage.
 _known: weakref.WeakValueDictionary[tuple[int, int], Storage] = weakref.WeakValueDictionary()
 
@@ -41,6 +45,32 @@ def reduce_storage(storage: UntypedStorage) -> Any:
     block = storage.shared_block()
     _known[_file_of(block.descriptor)] = storage._cell
     return _attached, (reduction.DupFd(block.descriptor), storage.nbytes(), place)
+
+
+def _stay_for_receivers(_: Any = None) -> None:
+    """Let a worker process that is done wait until what it has sent is received: descriptors are
+    handed over on request.
+    """
+    starting = getattr(process.current_process(), "_inheriting", False)
+    if starting or process.parent_process() is not None:
+        util.Finalize(None, _keep_socket, exitpriority=FIRST)
+        util.Finalize(None, _wait_for_receivers, exitpriority=LAST)
+
+
+def _keep_socket() -> None:
+    """Keep the name of the socket that receivers ask at, which would go at once."""
+    with contextlib.suppress(AttributeError):  # no descriptor has been sent yet
+        sharer: Any = resource_sharer._resource_sharer  # type: ignore[attr-defined]
+        sharer._listener._listener._unlink.cancel()
+
+
+def _wait_for_receivers() -> None:
+    sharer: Any = resource_sharer._resource_sharer  # type: ignore[attr-defined]
+    deadline = time.monotonic() + STAY_SECONDS
+    while sharer._cache and time.monotonic() < deadline:
+        time.sleep(0.005)
+    if sharer._listener is not None:
+        resource_sharer.stop(timeout=1)  # after the hand-over that is under way
 
 
 def _without_memory(nbytes: int, place: str) -> UntypedStorage:
@@ -107,3 +137,7 @@ def init_reductions() -> None:
     register(UntypedStorage, reduce_storage)
     register(TypedStorage, reduce_typed_storage)
     register(Tensor, reduce_tensor)
+
+
+_stay_for_receivers()
+util.register_after_fork(_stay_for_receivers, _stay_for_receivers)

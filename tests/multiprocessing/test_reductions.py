@@ -164,6 +164,25 @@ def test_queues(forked):
         queue.join_thread()
 
 
+def put_and_end(answers, told):
+    for number in range(3):
+        answers.put(torch.full((100,), float(number)))
+    told.send("all is put")
+
+
+def test_a_worker_stays_until_its_tensors_are_received(forked):
+    ours, theirs = pipe()
+    answers = mp.get_context("fork").SimpleQueue()
+    process = forked(put_and_end, answers, theirs)
+    assert ours.recv() == "all is put"
+    assert [answers.get()[0].item() for _ in range(3)] == [0, 1, 2]
+    process.join()
+    assert process.exitcode == 0
+    answers.close()
+    ours.close()
+    theirs.close()
+
+
 def test_strategies():
     assert mp.get_all_sharing_strategies() == {"file_descriptor", "file_system"}
     before = mp.get_sharing_strategy()

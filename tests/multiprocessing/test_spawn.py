@@ -132,6 +132,31 @@ def test_programs_under_the_alias(tmp_path):
     assert done.stdout.splitlines() == ["[1.0, 2.0] True", "[[0, 0], [1, 1]]", "16.0"], done.stderr
 
 
+PYTHONS_OWN = """
+    import multiprocessing, torch
+
+    def work(tensor):
+        tensor.add_(1)
+
+    if __name__ == "__main__":
+        x = torch.zeros(2).share_memory_()
+        process = multiprocessing.get_context("spawn").Process(target=work, args=(x,))
+        process.start()
+        process.join()
+        print(x.tolist())
+"""
+
+
+def test_pythons_own_module_shares_too(tmp_path):
+    (tmp_path / "program.py").write_text(textwrap.dedent(PYTHONS_OWN))
+    done = subprocess.run(
+        [sys.executable, "-m", "ember", "run", str(tmp_path / "program.py")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "[1.0, 1.0]\n", done.stderr
+
+
 GPUS = """
     import os, torch, torch.multiprocessing as mp
 
