@@ -20,8 +20,15 @@ __all__ = [
     "model_zoo",
     "module_tracker",
     "tensorboard",
+    "weak",
 ]
-_PRIVATE = ("_contextlib", "_device", "_python_dispatch", "_pytree")  # as libraries import them
+_PRIVATE = (
+    "_contextlib",
+    "_device",
+    "_foreach_utils",
+    "_python_dispatch",
+    "_pytree",
+)  # as libraries import them
 _LEFT_OUT = {
     "bottleneck": "run the program under torch.profiler.profile, or python -m cProfile",
     "cpp_extension": "nothing is compiled from C++",

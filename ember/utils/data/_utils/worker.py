@@ -96,3 +96,11 @@ def _known_elsewhere(kind: type[BaseException]) -> type[BaseException]:
             continue
         return candidate
     return RuntimeError
+
+
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Four numbers of 32 bits to seed NumPy in a worker with, by NumPy's SeedSequence."""
+    import numpy as np
+
+    entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    return [int(n) for n in np.random.SeedSequence(entropy).generate_state(4)]

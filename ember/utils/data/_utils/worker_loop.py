@@ -83,8 +83,7 @@ def _seed_everything(seed: int, job: WorkerJob) -> None:
     """
     random.seed(seed)
     manual_seed(seed)
-    low, high = job.base_seed & 0xFFFFFFFF, job.base_seed >> 32
-    state = np.random.SeedSequence([job.worker_id, low, high, 0]).generate_state(4)
+    state = worker._generate_state(job.base_seed, job.worker_id)
     np.random.seed(state)  # noqa: NPY002  users' datasets draw from NumPy's global state
 
 
