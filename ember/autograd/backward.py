@@ -178,6 +178,8 @@ def grad(
     RuntimeError for an input that the outputs do not depend on, unless allow_unused (then None) or
     materialize_grads (then zeros).
     """
+    if modes.state.forward:  # gradients of dual tensors have tangents too
+        retain_graph, create_graph = True, True
     outs, wanted = _sequence(outputs), _sequence(inputs)
     if modes.SPECIAL[0]:
         found = overridden(

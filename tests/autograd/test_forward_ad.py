@@ -67,6 +67,16 @@ def test_with_reverse_mode(torch, forward_ad):
         assert torch.allclose(second, 6 * x.detach() * t)
 
 
+def test_tangents_of_gradients(torch, forward_ad):
+    x, t = wave(torch, 3), wave(torch, 3, phase=1)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.requires_grad_(), t)
+        (slope,) = torch.autograd.grad((dual.sin() ** 3).sum(), dual)
+        found = forward_ad.unpack_dual(slope).tangent
+    wanted = torch.autograd.functional.hvp(lambda y: (y.sin() ** 3).sum(), x.detach(), t)[1]
+    assert torch.allclose(found, wanted)
+
+
 def test_modules(torch, forward_ad):
     layer = torch.nn.Linear(3, 2).double()
     tangents = {n: torch.ones_like(p) for n, p in layer.named_parameters()}
