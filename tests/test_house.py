@@ -32,7 +32,7 @@ LEVELS = {
     4: ["backends"],
     5: ["core"],
     6: ["ops"],
-    8: ["compile", "devices", "distributed"],
+    8: ["devices", "distributed"],
     9: ["torch_alias", "cli", "__main__", "__init__"],
 }
 ORDER = {
@@ -53,7 +53,8 @@ STANDS_ON = {
     "autograd": {"func", "profiler"},  # dual tensors and batched functions; its older face
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
-    "compiler": {"nn"},  # a compiled module is a module
+    "capture": {"nn"},  # a recording watches the modules that it reaches
+    "compiler": {"capture", "nn"},  # a compiled module is a module
     "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
     "cuda": {"amp"},
     "distributions": {"autograd", "linalg"},  # draws have gradients of their own

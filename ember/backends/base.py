@@ -87,6 +87,29 @@ class Kernels(ABC):
         """A function of the operands (arrays and numbers) that runs the call and returns its array
         or arrays."""
 
+    def bind(
+        self,
+        call: Call,
+        operands: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        runner: Callable[..., Any],
+    ) -> Callable[[], Any]:
+        """A function that runs a call on these very operands into these very arrays; `runner` is
+        what `prepare` gave for it."""
+        if call.writes:
+            return lambda: runner(*operands)
+
+        def step() -> None:
+            made = runner(*operands)
+            for out, array in zip(outs, made if len(outs) > 1 else (made,), strict=True):
+                self.copy(out, array)
+
+        return step
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Write an array, broadcast and cast, into another on this device."""
+        raise NotImplementedError
+
 
 class Backend(ABC):
     """A provider of one device type."""

@@ -1,4 +1,4 @@
-"""`torch.compile` and `torch.compiler`: today everything runs eagerly.
+"""`torch.compile` and `torch.compiler`.
 
 `compile` checks its arguments and returns what computes the same numbers at the speed of eager
 code. The marks and questions (`disable`, `is_compiling`, ...) do what they do in PyTorch while

@@ -1,14 +1,17 @@
-"""`compile`: the documented call, checked, and a callable that runs eagerly."""
+"""`compile`: the documented call, checked, and a callable that records and replays."""
 
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import Any
 
+from ember.capture.compiled import Captured
 from ember.compiler.registered import get_default_backend, lookup_backend
 from ember.errors import check
 from ember.nn.modules.module import Module
 
+_captured: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # of modules
 MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
 
@@ -25,8 +28,11 @@ class OptimizedModule(Module):
         self.__dict__["training"] = mod.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the original."""
-        return self._modules["_orig_mod"](*args, **kwargs)
+        """Call the original, or replay what it did."""
+        captured = _captured.get(self)
+        if captured is None:
+            captured = _captured[self] = Captured(self._modules["_orig_mod"])
+        return captured(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         modules = self.__dict__.get("_modules", {})
@@ -62,11 +68,17 @@ def compile(
     options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
-    """A function or module to be called in place of `model`, which today runs eagerly.
+    """A function or module to be called in place of `model`: its first call is recorded, and later
+    ones replay the recorded work without its Python.
 
-    Nothing is captured yet, so the numbers and the speed are those of eager code, graph breaks do
-    not occur whatever `fullgraph` says, and a backend that is a function is not called. A module
-    becomes an `OptimizedModule`. Without `model` it is a decorator.
+    A whole training step gains most: forward, backward and `optimizer.step()` in one function.
+    What a recording depends on is checked at each call: shapes, dtypes, devices and memory of
+    tensors, numbers, modules' flags, gradient mode; something else is recorded anew, eight times at
+    most. What cannot be replayed runs eagerly: reading a tensor's elements (an error with
+    `fullgraph=True`), results that need gradients, shapes that depend on data, changes to lists and
+    attributes outside. `compiled.report()` says which it was. The backend "eager" records nothing;
+    a backend that is a function is not called. A module becomes an `OptimizedModule`. Without
+    `model` it is a decorator.
 
     RuntimeError for an unknown mode, or for both mode and options; InvalidBackend for a name that
     `torch.compiler.list_backends(None)` does not have; AssertionError for what cannot be called.
@@ -88,16 +100,21 @@ def compile(
     )
     if disable:
         return model
+    eager = (get_default_backend() if backend is None else backend) == "eager"
     if isinstance(model, Module):
-        return OptimizedModule(model)
+        made = OptimizedModule(model)
+        _captured[made] = model if eager else Captured(model, fullgraph)
+        return made
     if isinstance(model, type):
         return model
+    captured = None if eager else Captured(model, fullgraph)
 
     @functools.wraps(model)
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return model(*args, **kwargs)
+        return model(*args, **kwargs) if captured is None else captured(*args, **kwargs)
 
     compiled._torchdynamo_orig_callable = model  # type: ignore[attr-defined]
+    compiled.report = lambda: "eager" if captured is None else captured.report()  # type: ignore[attr-defined]
     return compiled
 
 

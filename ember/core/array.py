@@ -13,6 +13,7 @@ from ember.backends.cpu.errstate import enter, leave
 from ember.core import levels
 from ember.core.levels import LevelArray
 from ember.core.modes import SPECIAL
+from ember.core.slot import executor_slot
 from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
@@ -31,6 +32,8 @@ def storage_of(nbytes: int, device: Device) -> Storage:
     memory = base.memory_of(device)
     storage = Storage(memory.allocate(nbytes), device)
     memory.adopt(storage)
+    if executor_slot[0] is not None:
+        executor_slot[0].made(storage)
     return storage
 
 
@@ -53,7 +56,13 @@ def fill(array: Array, value: Any) -> None:
         return
     if SPECIAL[0] and type(array) is LevelArray:
         array.fill(value)
-        return
+    elif executor_slot[0] is None:
+        _fill(array, value)
+    else:
+        executor_slot[0].fill(array, value, _fill)
+
+
+def _fill(array: Array, value: Any) -> None:
     kernels = getattr(array.storage.buffer, "kernels", None)
     if kernels is not None:
         kernels.fill(array, value)
@@ -106,9 +115,16 @@ def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
     )
     if SPECIAL[0] and type(array) is LevelArray and not array.batched:
         array = array.value._array
+    will_read(array)
     if array.spec.device is not CPU:
         array = to_device(array, CPU, blocking=blocking)
     return np.array(array.host(), order="C", copy=True)
+
+
+def will_read(array: Array) -> None:
+    """Say that the program is about to look at the elements of an array."""
+    if executor_slot[0] is not None:
+        executor_slot[0].read(array)
 
 
 def to_device(
@@ -130,7 +146,10 @@ def to_device(
     if pinned:
         target.storage.pinned = True
     if device is not META and target.spec.numel:
-        base.copy_bytes(packed.storage, target.storage, blocking=blocking)
+        if executor_slot[0] is None:
+            base.copy_bytes(packed.storage, target.storage, blocking=blocking)
+        else:
+            executor_slot[0].transfer(packed.storage, target.storage, base.copy_bytes)
     return target
 
 
@@ -156,14 +175,22 @@ def copy_into(target: Array, source: Array) -> None:
         levels.copy_between(target, source)
     elif target.spec.device is META or not target.spec.numel:
         return
-    elif (kernels := getattr(target.storage.buffer, "kernels", None)) is not None:
-        kernels.copy(target, source)
+    elif executor_slot[0] is None:
+        _copy(target, source)
     else:
-        token = enter()
-        try:
-            _copyto(target.host(), source.host())
-        finally:
-            leave(token)
+        executor_slot[0].copy(target, source, _copy)
+
+
+def _copy(target: Array, source: Array) -> None:
+    kernels = getattr(target.storage.buffer, "kernels", None)
+    if kernels is not None:
+        kernels.copy(target, source)
+        return
+    token = enter()
+    try:
+        _copyto(target.host(), source.host())
+    finally:
+        leave(token)
 
 
 def _copyto(target: Any, source: Any) -> None:

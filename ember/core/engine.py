@@ -13,6 +13,7 @@ from typing import Any
 from ember.core import modes
 from ember.core.array import copy_of, is_whole
 from ember.core.node import AccumulateGrad, Edge, Node
+from ember.core.slot import executor_slot
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
 from ember.layout import broadcasts_to, like_strides
@@ -131,6 +132,8 @@ def run(
             callback()
     finally:
         modes.state.grad, _running.task = before, outer
+    if executor_slot[0] is not None and not retain_graph:
+        executor_slot[0].used_up(order)
     if inputs is not None:
         return [task.results[task.captures.get(edge, i)] for i, edge in enumerate(inputs)]
     return []

@@ -8,8 +8,10 @@ from typing import Any
 
 from ember.backends.base import kernels_of
 from ember.core.array import empty
+from ember.core.slot import executor_slot
 from ember.device import META
 from ember.device import device as Device
+from ember.kernel.array import Array, Storage
 from ember.kernel.call import Call
 
 Runner = Callable[..., Any]
@@ -44,14 +46,41 @@ def _meta(call: Call) -> Runner:
 
 
 class Executor:
-    """The default: run each call at once. A recorder or a deferred queue replaces `run`."""
+    """The default: do everything at once. A recorder or a deferred queue replaces what it wants to
+    know of."""
 
     def run(self, call: Call, runner: Runner, operands: tuple[Any, ...]) -> Any:
         """The array, or arrays, that the call makes of its operands."""
         return runner(*operands)
 
+    def made(self, storage: Storage) -> None:
+        """A storage has been allocated outside of any call."""
 
-_slot: list[Executor | None] = [None]  # None is eager, and costs an op nothing
+    def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
+        """Set every element; `now(array, value)` does it."""
+        now(array, value)
+
+    def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
+        """Copy within a device; `now(target, source)` does it."""
+        now(target, source)
+
+    def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
+        """Copy a storage to another device; `now(source, target)` does it."""
+        now(source, target)
+
+    def read(self, array: Array) -> None:
+        """The program is about to look at the elements."""
+
+    def used_up(self, nodes: list[Any]) -> None:
+        """A backward pass is over, and these nodes cannot be used again."""
+
+    def host_call(self, function: Callable[[], Any]) -> Any:
+        """Run a function that is the host's business: it reads numbers that change from step to
+        step."""
+        return function()
+
+
+_slot: list[Executor | None] = executor_slot
 
 
 def current_executor() -> Executor | None:

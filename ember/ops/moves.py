@@ -10,7 +10,7 @@ import numpy as np
 from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import dispatch, modes
-from ember.core.array import copy_into, copy_of, fill, host_copy, to_device
+from ember.core.array import copy_into, copy_of, fill, host_copy, to_device, will_read
 from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast
 from ember.core.factory import fill_value
 from ember.core.history import check_overlap, check_write, rebind, written
@@ -307,7 +307,11 @@ def item(self: Tensor) -> Any:
     )
     if spec.device is META:
         raise RuntimeError("Tensor.item() cannot be called on meta tensors: they have no elements")
-    nd = self._array.host() if spec.device is CPU else host_copy(self._array)
+    if spec.device is CPU:
+        will_read(self._array)
+        nd = self._array.host()
+    else:
+        nd = host_copy(self._array)
     value = nd.reshape(())[()]
     return float(value) if spec.dtype.is_floating_point else value.item()
 
@@ -343,6 +347,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         RuntimeError,
         "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.",
     )
+    will_read(self._array)
     unknown = self.dtype in (dtypes.bfloat16, dtypes.complex32, *dtypes.EIGHT_BIT_FLOATS)
     check(
         not unknown,

@@ -9,6 +9,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ember.core.executor import current_executor
 from ember.core.hooks import RemovableHandle
 from ember.core.modes import enable_grad, no_grad, set_grad_enabled
 from ember.core.tensor import Tensor
@@ -261,6 +262,12 @@ class Optimizer:
 
         @functools.wraps(func)
         def hooked_step(*args: Any, **kwargs: Any) -> Any:
+            recording = current_executor()
+            if recording is not None:  # a replay steps anew: its numbers change
+                return recording.host_call(lambda: stepped(*args, **kwargs))
+            return stepped(*args, **kwargs)
+
+        def stepped(*args: Any, **kwargs: Any) -> Any:
             self, *_ = args
             for hook in (
                 *_global_optimizer_pre_hooks.values(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +69,11 @@ class Given(NamedTuple):
     copied: Any
 
 
-def plan(call: MapCall) -> Callable[..., None] | None:
+def plan(call: MapCall, *, often: bool = False) -> Loop | None:
     """A function of (operands, outs) that runs a call compiled, or None where it has to be
-    evaluated."""
+    evaluated. A call that will run `often` is worth compiling whatever its size."""
     arithmetic = float32 if call.compute in HALF else call.compute
-    if arithmetic not in (float32, float64) or not _is_worth_it(call):
+    if arithmetic not in (float32, float64) or not (often or _is_worth_it(call)):
         return None
     out = call.out_specs[0]
     given = [_given(s, n, call, arithmetic) for s, n in zip(call.in_specs, call.names, strict=True)]
@@ -87,7 +88,7 @@ def plan(call: MapCall) -> Callable[..., None] | None:
     arrays = [g for g in given if g is not None and g.element != "number"]
     targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
     geometry = _geometry(out.shape, call.axes, arrays, targets)
-    return None if geometry is None else _runner(call, scalar, given, geometry)
+    return None if geometry is None else Loop(call, scalar, given, geometry)
 
 
 def is_exact(call: MapCall) -> bool:
@@ -180,60 +181,76 @@ def _map_geometry(dims: list[Dim]) -> Geometry | None:
     return Geometry(form, inner.size, 1, tuple(d.size for d in outer), strides)
 
 
-def _runner(
-    call: MapCall, scalar: str, given: list[Any], geometry: Geometry
-) -> Callable[..., None]:
-    column = len(geometry.outer) + 1  # where a stride along the vectors stands
-    which = column if geometry.form == ACROSS else 0
-    table, names = iter(geometry.strides), []
-    for name, one in zip(call.names, given, strict=True):
-        wide = one.element == "number" or next(table)[which] == 1
-        names.append(Operand(name, one.element, wide))
-    size = 4 if scalar == "float" else 8
-    compiled: list[Any] = []
-    outs_elements = tuple(ELEMENTS[s.dtype] for s in call.out_specs)
-    positions = [i for i, g in enumerate(given) if g.element != "number"]
-    copies = [given[i].copied for i in positions]
-    numbers = [i for i, g in enumerate(given) if g.element == "number"]
-    layout = geometry.table()
+class Loop:
+    """The compiled form of a call, whatever arrays it gets; compiled when it is first used."""
 
-    def compile_now() -> None:
-        lanes = vector_bytes() // size
+    def __init__(self, call: MapCall, scalar: str, given: list[Any], geometry: Geometry):
+        column = len(geometry.outer) + 1  # where a stride along the vectors stands
+        which = column if geometry.form == ACROSS else 0
+        table, names = iter(geometry.strides), []
+        for name, one in zip(call.names, given, strict=True):
+            wide = one.element == "number" or next(table)[which] == 1
+            names.append(Operand(name, one.element, wide))
+        self.call, self.scalar, self.names, self.geometry = call, scalar, tuple(names), geometry
+        self.arrays = [(i, g.copied) for i, g in enumerate(given) if g.element != "number"]
+        self.numbers = [i for i, g in enumerate(given) if g.element == "number"]
+        self.layout = geometry.table()
+        self.kind = np.float32 if scalar == "float" else np.float64
+        self.compiled: tuple[Any, int, int, int] | None = None
+
+    def compile(self) -> tuple[Any, int, int, int]:
+        """The builtin, its scratch, what begin and end count to, and how few of them are worth a
+        thread."""
+        lanes, geometry = vector_bytes() // (4 if self.scalar == "float" else 8), self.geometry
         kernel = Kernel(
-            call.roots,
-            tuple(names),
-            outs_elements,
-            scalar,
+            self.call.roots,
+            self.names,
+            tuple(ELEMENTS[s.dtype] for s in self.call.out_specs),
+            self.scalar,
             lanes,
             geometry.form,
             len(geometry.outer),
         )
-        scratch = scratch_elements(kernel, geometry.row * geometry.repeats)
-        work = sum(10 if is_costly(n) else 1 for n in topological(call.roots))
-        compiled.append(builtin(kernel_text(kernel)))
-        compiled.append((scratch, _count(geometry, lanes), work))
+        row = geometry.row * geometry.repeats
+        work = sum(10 if is_costly(n) else 1 for n in topological(self.call.roots))
+        each = work if geometry.form == FLAT else work * row
+        self.compiled = (
+            builtin(kernel_text(kernel)),
+            scratch_elements(kernel, row),
+            _count(geometry, lanes),
+            max(1, GRAIN // each),
+        )
+        return self.compiled
 
-    def run(values: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
-        if not compiled:
-            compile_now()
-        kernel, (scratch, count, work) = compiled
+    def __call__(self, values: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+        """Run on operands, into arrays."""
         arguments: list[Any] = []
-        for position, copied in zip(positions, copies, strict=True):
+        for position, copied in self.arrays:
             nd = values[position].host()
             arguments.append(nd if copied is None else np.ascontiguousarray(nd, copied))
+        self._run(arguments, values, outs)
+
+    def _run(self, arguments: list[Any], values: tuple[Any, ...], outs: tuple[Array, ...]) -> None:
+        kernel, scratch, count, grain = self.compiled or self.compile()
         arguments += [out.host() for out in outs]
-        arguments += [_number(values[i]) for i in numbers]
-        arguments.append(layout)
-        each = work if geometry.form == FLAT else work * geometry.row * geometry.repeats
-        grain = max(1, GRAIN // each)
-        kind = np.float32 if scalar == "float" else np.float64
+        arguments += [_number(values[i]) for i in self.numbers]
+        arguments.append(self.layout)
+        kind = self.kind
 
         def part(begin: int, end: int) -> None:
             kernel(*arguments, np.empty(scratch, kind), begin, end)
 
         threads.split(part, count, grain)
 
-    return run
+    def bind(self, values: tuple[Any, ...], outs: tuple[Array, ...]) -> Callable[[], None]:
+        """A function that runs on these very arrays."""
+        kernel, scratch, count, grain = self.compiled or self.compile()
+        if any(copied is not None for _, copied in self.arrays) or count > grain:
+            return lambda: self(values, outs)
+        arguments = [values[position].host() for position, _ in self.arrays]
+        arguments += [out.host() for out in outs]
+        arguments += [_number(values[i]) for i in self.numbers]
+        return partial(kernel, *arguments, self.layout, np.empty(scratch, self.kind), 0, count)
 
 
 def _count(geometry: Geometry, lanes: int) -> int:

@@ -37,6 +37,22 @@ class CpuKernels(Kernels):
         assert isinstance(call, LibraryCall)
         return _prepare_library(call)
 
+    def bind(
+        self,
+        call: Call,
+        operands: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        runner: Callable[..., Any],
+    ) -> Callable[[], Any]:
+        """A call bound to its arrays."""
+        binding = importlib.import_module("ember.backends.cpu.binding")
+        found: Callable[[], Any] | None = binding.bind(call, operands, outs)
+        return super().bind(call, operands, outs, runner) if found is None else found
+
+    def copy(self, target: Array, source: Array) -> None:
+        """Write an array into another."""
+        np.copyto(target.host(), source.host(), casting="unsafe")
+
 
 def arithmetic_type(dtype: DType) -> DType:
     """The dtype that composed formulas are computed in: half precision goes through float32."""
@@ -58,7 +74,7 @@ def _prepare_map(call: MapCall) -> Runner:
     ]
     out = call.out_specs[0]
     half = call.compute in HALF
-    loop = _loop(call) if half else None
+    loop = loop_of(call) if half else None
     if loop is None and ufunc is not None and not call.writes:
         direct = _is_direct(call, casts, compute, ufunc)
     else:
@@ -72,7 +88,7 @@ def _prepare_map(call: MapCall) -> Runner:
     )
     runner = _writing(function, casts, call) if call.writes else _general(function, casts, call)
     if loop is None and not half:
-        loop = _loop(call)
+        loop = loop_of(call)
     return runner if loop is None else _compiled(runner, loop, call)
 
 
@@ -81,7 +97,7 @@ def _compiler() -> Any:
     return importlib.import_module("ember.backends.cpu.compiled")
 
 
-def _loop(call: MapCall) -> Callable[..., None] | None:
+def loop_of(call: MapCall) -> Any:
     """The compiled form of a call; None where it has to be evaluated."""
     return None if call.out_specs[0].numel < LARGE_ENOUGH else _compiler().plan(call)
 

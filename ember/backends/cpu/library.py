@@ -26,6 +26,7 @@ MODULES = (
     "random_gradients",
     "segments",
     "ctc",
+    "recurrent",
 )
 _found: dict[str, Callable[..., Any]] = {}
 

@@ -156,6 +156,10 @@ class SimKernels(Kernels):
     def __init__(self, memory: SimMemory, queue: SimQueue):
         self.cpu, self.memory, self.queue = CpuKernels(), memory, queue
 
+    def copy(self, target: Any, source: Any) -> None:
+        """Write an array into another."""
+        self.cpu.copy(target, source)
+
     def prepare(self, call: Call) -> Callable[..., Any]:
         """The CPU's runner inside the device's accounting."""
         inner, memory, queue = self.cpu.prepare(call), self.memory, self.queue
@@ -260,8 +264,11 @@ def _refuse_after_fork(self: SimMemory, nbytes: int) -> None:
 
 
 def _forget_in_child() -> None:
-    """What CUDA does: a process forked from one that has used GPUs cannot use them."""
-    if "cuda" in _backends:
+    """What CUDA does: a process forked from one that has used GPUs cannot use them. Counting them is
+    no use.
+    """
+    backend = _backends.get("cuda")
+    if isinstance(backend, SimBackend) and any(m.allocations for m in backend.memories):
         SimMemory.take = _refuse_after_fork  # type: ignore[method-assign]
 
 

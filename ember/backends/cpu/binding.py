@@ -1,0 +1,75 @@
+"""Calls bound to arrays that stay where they are, for programs that run many times: what a runner
+looks up each time is looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ember.backends.cpu import compiled
+from ember.backends.cpu import kernels as eager
+from ember.backends.cpu.sums import wants_blocks
+from ember.dtypes import HALF
+from ember.kernel.array import Array
+from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.scalar.evaluate import numpy_function, single_ufunc
+
+Step = Callable[[], Any]
+
+
+def bind(call: Call, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    """A function that runs a call; None where there is no shorter way than its runner."""
+    if isinstance(call, MapCall):
+        return _map(call, operands, outs)
+    if isinstance(call, ReduceCall):
+        return _reduction(call, operands, outs)
+    if isinstance(call, LibraryCall) and call.kernel == "matmul":
+        return _product(call, operands, outs)
+    return None
+
+
+def _map(call: MapCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    ufunc = single_ufunc(call.roots, list(call.names)) if not call.axes else None
+    loop = compiled.plan(call, often=ufunc is None)
+    if loop is not None:
+        return loop.bind(operands, outs)
+    if ufunc is None or call.writes or call.compute in HALF:
+        return None
+    if any(not isinstance(o, Array) or o.spec.dtype is not call.compute for o in operands):
+        return None
+    out = outs[0]
+    try:
+        produced = ufunc.resolve_dtypes((*(call.compute.numpy for _ in operands), None))[-1]
+    except TypeError:
+        return None
+    if produced != out.spec.dtype.numpy:
+        return None
+    return partial(ufunc, *(o.host() for o in operands), out.host())
+
+
+def _reduction(call: ReduceCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    spec, out = call.in_specs[0], call.out_specs[0]
+    ufunc, target = numpy_function(call.combine), eager.arithmetic_type(call.accumulate)
+    same = spec.dtype is target and out.dtype is target
+    if not same or ufunc in (np.logical_and, np.logical_or) or spec.numel == 0:
+        return None
+    if ufunc is np.add and wants_blocks(spec.shape, call.axes, target.numpy):
+        return None
+    return partial(
+        ufunc.reduce, operands[0].host(), call.axes, out=outs[0].host(), keepdims=call.keepdim
+    )
+
+
+def _product(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    a, b = (o.host() for o in operands[:2])
+    out = outs[0].host()
+    if a.dtype.kind not in "fc" or a.dtype.itemsize < 4 or not a.size or not b.size:
+        return None
+    if a.ndim < 2 or b.ndim < 2 or a.shape[-1] == 1:
+        return None
+    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and out.flags.c_contiguous:
+        return partial(np.matmul, a.reshape(-1, a.shape[-1]), b, out.reshape(-1, b.shape[-1]))
+    return partial(np.matmul, a, b, out)

@@ -1,0 +1,183 @@
+"""What a recording depends on: the arguments, the modules and tensors that a function reaches, and
+the modes that were in force."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import Any
+
+from ember.core import modes
+from ember.core.tensor import Tensor
+from ember.nn.modules.module import Module
+from ember.pytree import tree_flatten
+
+PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
+
+
+CONTAINERS = (list, dict, set, collections.deque)
+
+
+def _contents(container: Any) -> list[int]:
+    values = container.values() if isinstance(container, dict) else container
+    return [*map(id, values), *map(id, container if isinstance(container, dict) else ())]
+
+
+class Reached:
+    """What a function can see: its object, its arguments, its closure, and the globals that it
+    names."""
+
+    def __init__(self, function: Any, leaves: list[Any]):
+        self.cells: list[tuple[Any, Any]] = []  # closure cells, with what they held
+        self.globals: list[tuple[dict[str, Any], str, Any]] = []
+        roots = [function, getattr(function, "__self__", None), *leaves]
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        if code is not None:
+            plain = getattr(function, "__func__", function)
+            for cell in plain.__closure__ or ():
+                try:
+                    self.cells.append((cell, cell.cell_contents))
+                except ValueError:  # not filled yet
+                    continue
+            for name in code.co_names:
+                if name in plain.__globals__:
+                    self.globals.append((plain.__globals__, name, plain.__globals__[name]))
+        roots += [value for _, value in self.cells] + [value for *_, value in self.globals]
+        owners = [root for root in roots if _is_instance(root)]
+        roots += [value for owner in owners for value in vars(owner).values()]
+        self.objects = list({id(v): v for v in roots if _is_instance(v)}.values())
+        modules: dict[int, Module] = {}
+        tensors: dict[int, Tensor] = {}
+        for root in roots:
+            for value in tree_flatten(root)[0]:
+                if isinstance(value, Module):
+                    every: Any = value.modules  # untyped, as all of nn
+                    modules.update((id(m), m) for m in every())
+                elif isinstance(value, Tensor) and not any(value is leaf for leaf in leaves):
+                    tensors[id(value)] = value
+        self.modules = list(modules.values())
+        self.loose = list(tensors.values())
+        for module in self.modules:
+            held = [*module._parameters.values(), *module._buffers.values()]
+            held += [v for v in module.__dict__.values() if isinstance(v, Tensor)]
+            tensors.update((id(t), t) for t in held if t is not None)
+        self.tensors = list(tensors.values())
+        held = [*roots, *(v for m in self.modules for v in m.__dict__.values())]
+        containers = {id(v): v for v in held if type(v) in CONTAINERS}
+        self.contents = [(c, _contents(c)) for c in containers.values()]
+        self.facts = [(m, module_facts(m)) for m in self.modules]
+        self.facts += [(o, object_facts(o)) for o in self.objects if not hasattr(o, "param_groups")]
+        self.leaves = [t for t in self.tensors if t.requires_grad and t.is_leaf]
+
+    def changed(self) -> str | None:
+        """What Python has changed around the function since, which a replay would leave out."""
+        for container, contents in self.contents:
+            if _contents(container) != contents:
+                return f"it changes a {type(container).__name__} outside"
+        for owner, facts in self.facts:
+            if facts_of(owner) != facts:
+                return f"it changes an attribute of a {type(owner).__name__}"
+        return None
+
+    def has_hooks(self) -> bool:
+        """Whether Python runs around a module's forward that a replay would leave out."""
+        return any(m._forward_hooks or m._forward_pre_hooks for m in self.modules)
+
+
+def module_facts(module: Module) -> tuple[Any, ...]:
+    """What a module's forward may ask of its object: flags and numbers, and which tensors it
+    has."""
+    facts: list[Any] = [v for v in module.__dict__.values() if type(v) in PLAIN]
+    for held in (module._parameters, module._buffers, module._modules):
+        facts += map(id, held.values())
+    return tuple(facts)
+
+
+def object_facts(owner: Any) -> tuple[Any, ...]:
+    """The numbers and flags among an object's attributes."""
+    return tuple(v for v in vars(owner).values() if type(v) in PLAIN)
+
+
+def facts_of(owner: Any) -> tuple[Any, ...]:
+    """What a function may ask of a module or another object."""
+    return module_facts(owner) if isinstance(owner, Module) else object_facts(owner)
+
+
+def _is_instance(value: Any) -> bool:
+    """Whether a value is an object of a program's class, whose attributes a function may read."""
+    kinds = (Module, Tensor, type, types.ModuleType, types.FunctionType, types.MethodType)
+    return hasattr(value, "__dict__") and not isinstance(value, kinds)
+
+
+def leaf_key(leaf: Any) -> Any:
+    """What a recording depends on of an argument; the object itself for what is no number."""
+    if isinstance(leaf, Tensor):
+        return type(leaf), leaf._array.spec, leaf._requires_grad
+    return (type(leaf), leaf) if type(leaf) in PLAIN else id(leaf)
+
+
+def modes_in_force() -> tuple[Any, ...]:
+    """The modes that change what ops do."""
+    state = modes.state
+    cast = tuple(sorted((k, v[0], v[1].name) for k, v in state.autocast.items()))
+    return state.grad, state.inference, cast, modes.get_default_dtype()
+
+
+class Guard:
+    """Says whether a recording is right for a call."""
+
+    def __init__(self, leaves: list[Any], structure: Any, reached: Reached):
+        self.structure = structure
+        self.keys = [leaf_key(leaf) for leaf in leaves]
+        self.aliases = _aliases(leaves)
+        self.modes = modes_in_force()
+        self.cells = [(c, v, type(v) in PLAIN) for c, v in reached.cells]
+        self.globals = [(g, n, v, type(v) in PLAIN) for g, n, v in reached.globals]
+        self.facts = reached.facts
+        self.tensors = [(t, t._array.storage, t._requires_grad) for t in reached.tensors]
+        self.grads = [(t, t.grad is None) for t in reached.leaves]
+
+    def fails(self, leaves: list[Any], structure: Any) -> str | None:
+        """What is not as it was, or None."""
+        if structure != self.structure or len(leaves) != len(self.keys):
+            return "the arguments have another structure"
+        for position, (leaf, key) in enumerate(zip(leaves, self.keys, strict=True)):
+            if leaf_key(leaf) != key:
+                return f"argument {position} is {_words(leaf)}"
+        if _aliases(leaves) != self.aliases:
+            return "other arguments share memory"
+        if modes_in_force() != self.modes:
+            return "gradient mode, autocast or the default dtype has changed"
+        for cell, value, plain in self.cells:
+            now = cell.cell_contents
+            if not (now == value and type(now) is type(value) if plain else now is value):
+                return "a variable of the enclosing function has another value"
+        for names, name, value, plain in self.globals:
+            now = names.get(name)
+            if not (now == value and type(now) is type(value) if plain else now is value):
+                return f"the global {name} has another value"
+        for owner, facts in self.facts:
+            if facts_of(owner) != facts:
+                return f"an attribute of a {type(owner).__name__} has changed (training, perhaps)"
+        for tensor, storage, requires in self.tensors:
+            if tensor._array.storage is not storage or tensor._requires_grad is not requires:
+                return "a parameter or buffer has other memory"
+        for tensor, missing in self.grads:
+            if (tensor.grad is None) is not missing:
+                return "gradients were there, or were not, before the call"
+        return None
+
+
+def _aliases(leaves: list[Any]) -> tuple[int, ...]:
+    seen: dict[int, int] = {}
+    return tuple(
+        seen.setdefault(id(leaf._array.storage), position)
+        for position, leaf in enumerate(leaves)
+        if isinstance(leaf, Tensor)
+    )
+
+
+def _words(leaf: Any) -> str:
+    if isinstance(leaf, Tensor):
+        return f"a {leaf.dtype} tensor of shape {tuple(leaf.shape)} on {leaf.device}"
+    return repr(leaf) if type(leaf) in PLAIN else f"another {type(leaf).__name__}"

@@ -1,0 +1,151 @@
+"""A recording bound to memory: every call has its arrays, and running it is calling a list of
+functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ember.backends.base import kernels_of
+from ember.backends.cpu.errstate import enter, leave
+from ember.capture.recorder import Instruction, Place, Recorder
+from ember.core.array import storage_of
+from ember.kernel.array import Array, Storage
+
+Step = Callable[[], Any]
+ALIGNMENT = 64
+
+
+def places_in(tree: Any) -> list[Place]:
+    """The places of an operand."""
+    if isinstance(tree, Place):
+        return [tree]
+    if isinstance(tree, (tuple, list)):
+        return [p for item in tree for p in places_in(item)]
+    return []
+
+
+class Program:
+    """The instructions of a recording over storages of its own.
+
+    `inputs` names the recording's storages that stand for arguments, each with the storage that an
+    argument is copied into. Storages that were there before, and those that the function's results
+    and gradients still use, stay what they are; all others share planned memory.
+    """
+
+    def __init__(self, recorder: Recorder, inputs: dict[int, Storage]):
+        self.storages: dict[int, Storage] = {**recorder.outside, **inputs}
+        instructions = [i for i in recorder.instructions if i.kind != "unused"]
+        for number, reference in enumerate(recorder.storages):
+            alive = reference()
+            if number not in self.storages and alive is not None:
+                self.storages[number] = alive
+        self.planned_bytes = 0
+        self._plan(instructions)
+        self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
+        self.steps = [self._bind(i) for i in instructions]
+
+    def array(self, place: Place) -> Array:
+        """A place as an array of the program's memory."""
+        return Array(self.storages[place.storage], place.spec, place.offset)
+
+    def run(self) -> None:
+        """Do it all again."""
+        token = enter()
+        try:
+            for step in self.steps:
+                step()
+        finally:
+            leave(token)
+        for storage in self.written:
+            storage.version += 1
+
+    # memory
+
+    def _plan(self, instructions: list[Instruction]) -> None:
+        """Give the storages that die within the recording memory that those share which are never
+        alive together: the greedy best fit by size."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        sizes: dict[int, int] = {}
+        devices: dict[int, Any] = {}
+        for position, instruction in enumerate(instructions):
+            for place in places_in((instruction.operands, instruction.outs)):
+                number = place.storage
+                if number in self.storages:
+                    continue
+                first.setdefault(number, position)
+                last[number] = position
+                if place.spec is not None:
+                    end = place.offset + _extent(place.spec)
+                    size = end * place.spec.dtype.itemsize
+                    sizes[number] = max(sizes.get(number, 0), size)
+                    devices[number] = place.spec.device
+        free: list[tuple[int, int, Any, Any]] = []  # (size, free from, device, storage)
+        for number in sorted(first, key=lambda n: first[n]):
+            size = -(-max(sizes.get(number, 0), 1) // ALIGNMENT) * ALIGNMENT
+            device = devices[number]
+            fitting = [
+                entry
+                for entry in free
+                if entry[1] < first[number] and entry[2] is device and size <= entry[0] <= 4 * size
+            ]
+            if fitting:
+                chosen = min(fitting, key=lambda entry: entry[0])
+                free.remove(chosen)
+            else:
+                chosen = (size, -1, device, storage_of(size, device))
+                self.planned_bytes += size
+            self.storages[number] = chosen[3]
+            free.append((chosen[0], last[number], device, chosen[3]))
+
+    # binding
+
+    def _operand(self, operand: Any) -> Any:
+        if isinstance(operand, Place):
+            return self.array(operand)
+        if isinstance(operand, (tuple, list)) and places_in(operand):
+            return type(operand)(self._operand(o) for o in operand)
+        return operand
+
+    def _bind(self, instruction: Instruction) -> Step:
+        kind, call, operands, outs, now = instruction
+        if kind == "host":
+            return _host_step(call, operands[0])
+        if kind == "transfer":
+            source, target = self.storages[operands[0].storage], self.storages[outs[0].storage]
+            return lambda: now(source, target)
+        arrays = tuple(self.array(o) for o in outs)
+        if kind == "fill":
+            return lambda: now(arrays[0], call)
+        given = tuple(self._operand(o) for o in operands)
+        if kind == "copy":
+            return lambda: now(arrays[0], given[0])
+        return kernels_of(arrays[0].spec.device).bind(call, given, arrays, now)
+
+
+def _extent(spec: Any) -> int:
+    if 0 in spec.shape:
+        return 0
+    return 1 + int(sum((n - 1) * s for n, s in zip(spec.shape, spec.strides, strict=True)))
+
+
+def _host_step(function: Step, before: Step | None) -> Step:
+    def step() -> None:
+        if before is not None:
+            before()
+        function()
+
+    return step
+
+
+def input_storage(array: Array) -> Storage:
+    """A new storage that holds just the elements that an argument spans."""
+    return storage_of(max(_extent(array.spec) * array.spec.dtype.itemsize, 1), array.spec.device)
+
+
+def bytes_of(storage: Storage) -> Any:
+    """The memory of a host storage as bytes."""
+    return storage.bytes() if isinstance(storage.buffer, np.ndarray) else None

@@ -1,0 +1,172 @@
+"""The recorder: an executor that does everything at once, as eager running does, and writes it
+down."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ember.core.executor import Executor
+from ember.core.node import AccumulateGrad
+from ember.kernel.array import Array, Spec, Storage
+from ember.kernel.call import Call
+from ember.source_lines import user_line
+
+
+class Place(NamedTuple):
+    """An array of the recording: the number of its storage, and where it lies there."""
+
+    storage: int
+    spec: Spec
+    offset: int
+
+
+class Instruction(NamedTuple):
+    """One piece of work. `kind` is "call", "fill", "copy", "transfer" or "host"; `operands` hold
+    places where arrays were."""
+
+    kind: str
+    call: Any  # the Call; the value of a fill; the function of the host
+    operands: tuple[Any, ...]
+    outs: tuple[Place, ...]
+    runner: Any = None
+
+
+class Recorder(Executor):
+    """Records until something happens that a replay could not repeat; `broken` then says what and
+    where, and the rest of the function runs on, not recorded."""
+
+    def __init__(self, strict: bool = False) -> None:
+        self.strict = strict
+        self.instructions: list[Instruction] = []
+        self.storages: list[weakref.ref[Storage]] = []
+        self.born: list[bool] = []  # whether a storage was made while recording
+        self.outside: dict[int, Storage] = {}  # storages that were there before, kept alive
+        self.written: set[int] = set()
+        self.broken: str | None = None
+        self.before_host: Callable[[], Any] = lambda: None
+        self.consumed: set[Any] = set()  # nodes of graphs that a backward pass has used up
+        self._numbers: dict[int, int] = {}
+        self._paused = False
+
+    # storages
+
+    def number(self, storage: Storage, born: bool = False) -> int:
+        """The number of a storage."""
+        known = self._numbers.get(id(storage))
+        if known is not None and self.storages[known]() is storage:
+            return known
+        number = self._numbers[id(storage)] = len(self.storages)
+        self.storages.append(weakref.ref(storage))
+        self.born.append(born)
+        if not born:
+            self.outside[number] = storage
+        return number
+
+    def place(self, array: Array, born: bool = False) -> Place:
+        """An array as a place."""
+        return Place(self.number(array.storage, born), array.spec, array.offset)
+
+    def _places(self, operand: Any) -> Any:
+        if isinstance(operand, Array):
+            return self.place(operand)
+        if isinstance(operand, (tuple, list)) and any(isinstance(o, Array) for o in operand):
+            return type(operand)(self._places(o) for o in operand)
+        return operand
+
+    # the executor
+
+    def run(self, call: Call, runner: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+        """Run a call and write it down."""
+        if self._idle:
+            return runner(*operands)
+        given = tuple(self._places(o) for o in operands)
+        made = runner(*operands)
+        results = made if isinstance(made, tuple) else (made,)
+        if call.writes:
+            outs = tuple(self.place(operands[p]) for p in call.writes)
+        elif call.out_specs:
+            outs = tuple(self.place(r, born=True) for r in results)
+        else:
+            self.give_up(f"{call.name}: the shape of its result depends on the data")
+            return made
+        self._write("call", call, given, outs, runner)
+        return made
+
+    def made(self, storage: Storage) -> None:
+        """Memory of the recording."""
+        if not self._idle:
+            self.number(storage, born=True)
+
+    def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
+        """A fill."""
+        now(array, value)
+        if not self._idle:
+            self._write("fill", value, (), (self.place(array),), now)
+
+    def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
+        """A copy within a device."""
+        given = () if self._idle else (self.place(source),)
+        now(target, source)
+        if not self._idle:
+            self._write("copy", None, given, (self.place(target),), now)
+
+    def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
+        """A copy between devices."""
+        now(source, target)
+        if not self._idle:
+            places = [Place(self.number(s), None, 0) for s in (source, target)]  # type: ignore[arg-type]
+            self._write("transfer", None, (places[0],), (places[1],), now)
+
+    def read(self, array: Array) -> None:
+        """The program looks at data: what it does then may differ from step to step."""
+        if not self._idle:
+            self.give_up(
+                "the program reads a tensor's elements (.item(), float(), bool(), print(), "
+                ".tolist() or .numpy())"
+            )
+
+    def used_up(self, nodes: list[Any]) -> None:
+        """Graphs that lead nowhere any more."""
+        self.consumed.update(n for n in nodes if not isinstance(n, AccumulateGrad))
+
+    def is_used_up(self, node: Any) -> bool:
+        """Whether a graph only leads to what a backward pass has used up."""
+        if node is None or node in self.consumed:
+            return True
+        below = [target for target, _ in node.edges if target is not None]
+        return bool(below) and all(self.is_used_up(target) for target in below)
+
+    def host_call(self, function: Callable[[], Any]) -> Any:
+        """The host's business is done again at each replay, not what it was this time."""
+        if self._idle:
+            return function()
+        self._paused = True
+        try:
+            before = self.before_host()
+            made = function()
+        finally:
+            self._paused = False
+        self.instructions.append(Instruction("host", function, (before,), ()))
+        return made
+
+    def give_up(self, reason: str) -> None:
+        """Stop recording; RuntimeError where the caller asked for a whole graph."""
+        file, line = user_line()
+        self.broken = f"{reason}, at {file}:{line}"
+        if self.strict:
+            raise RuntimeError(
+                f"torch.compile(fullgraph=True): {self.broken}. Return the tensor and read it "
+                "outside, or compile without fullgraph: the function then runs eagerly."
+            )
+
+    @property
+    def _idle(self) -> bool:
+        return self._paused or self.broken is not None
+
+    def _write(
+        self, kind: str, call: Any, given: tuple[Any, ...], outs: tuple[Place, ...], runner: Any
+    ) -> None:
+        self.written.update(o.storage for o in outs)
+        self.instructions.append(Instruction(kind, call, given, outs, runner))
