@@ -7,6 +7,7 @@ import pytest
 import ember as torch
 import ember.distributed as dist
 from ember import nn
+from ember.core import engine
 from ember.distributed.algorithms.ddp_comm_hooks import default_hooks
 from ember.nn.parallel import DistributedDataParallel as DDP
 
@@ -267,3 +268,13 @@ def test_sparse_gradients_become_dense(alone):
     model = DDP(nn.Embedding(3, 1, sparse=True))
     model(torch.tensor([1, 1, 2])).sum().backward()
     assert model.module.weight.grad.tolist() == [[0], [2], [1]]
+
+
+def test_callbacks_belong_to_a_backward_pass():
+    seen = []
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(lambda grad: engine.queue_callback(lambda: seen.append(x.grad.item())))
+    (x * 2).backward()
+    assert seen == [2]
+    with pytest.raises(RuntimeError, match="during backward pass"):
+        engine.queue_callback(lambda: None)

@@ -170,7 +170,14 @@ GPUS = """
         except RuntimeError as error:
             print(error, flush=True)
 
+    def works():
+        print(torch.ones(1).cuda().item(), flush=True)
+
     if __name__ == "__main__":
+        if torch.cuda.is_available():
+            process = mp.get_context("fork").Process(target=works)
+            process.start()
+            process.join()
         x = torch.zeros(3, device="cuda:1")
         context = mp.get_context("spawn")
         queue = context.SimpleQueue()
@@ -192,8 +199,9 @@ def test_gpus(tmp_path):
         capture_output=True,
         text=True,
     )
-    first, second, third = done.stdout.splitlines()
-    assert first == "0", done.stderr  # the memory is its maker's
+    before, first, second, third = done.stdout.splitlines()
+    assert before == "1.0", done.stderr  # a fork before the first use
+    assert first == "0"  # the memory is its maker's
     assert second == "tensor([1., 1., 1.], device='cuda:1')"
     assert third.startswith("Cannot re-initialize CUDA in forked subprocess.")
 
