@@ -264,8 +264,9 @@ def _refuse_after_fork(self: SimMemory, nbytes: int) -> None:
 
 
 def _forget_in_child() -> None:
-    """What CUDA does: a process forked from one that has used GPUs cannot use them. Counting them is
-    no use.
+    """What CUDA does: a process forked from one that has used GPUs cannot use them.
+
+    To count them is not to use them.
     """
     backend = _backends.get("cuda")
     if isinstance(backend, SimBackend) and any(m.allocations for m in backend.memories):
