@@ -10,6 +10,7 @@ from ember.version import ember_version
 # What programs ask for that is left out, and what to do instead.
 _QUANTIZED = "quantization is left out; float16 and bfloat16 make models smaller"
 INSTEAD = {
+    "torch.nested": "there are no nested tensors; torch.nn.utils.rnn pads and packs sequences",
     "torch.quantize_per_tensor": _QUANTIZED,
     "torch.quantize_per_channel": _QUANTIZED,
     "torch.quint8": _QUANTIZED,

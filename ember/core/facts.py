@@ -57,6 +57,11 @@ class ArrayFacts:
         return self._array.kind == "sparse_csr"
 
     @property
+    def names(self) -> tuple[None, ...]:
+        """The names of the dims: they have none."""
+        return (None,) * self._array.spec.ndim
+
+    @property
     def is_cuda(self) -> bool:
         """Whether the tensor is on a GPU."""
         return self._array.spec.device.type == "cuda"

@@ -309,7 +309,11 @@ def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tens
     layout, chosen = kwargs.pop("layout", None), kwargs.pop("memory_format", None)
     if "size" in kwargs:
         sizes = (*sizes, kwargs.pop("size"))
-    kwargs.pop("names", None)
+    check(
+        kwargs.pop("names", None) is None,
+        NotImplementedError,
+        "names of dims are left out: a tensor's dims are known by their numbers",
+    )
     check(
         not kwargs, TypeError, f"a factory got unexpected keyword argument(s): {', '.join(kwargs)}"
     )

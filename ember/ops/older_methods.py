@@ -37,6 +37,30 @@ def _define_removed(name: str) -> None:
 for _name in INSTEAD:
     _define_removed(_name)
 
+NAMES = "names of dims are left out: a tensor's dims are known by their numbers"
+LEFT_OUT = {
+    "align_as": NAMES,
+    "align_to": NAMES,
+    "refine_names": NAMES,
+    "rename": NAMES,
+    "rename_": NAMES,
+    "to_mkldnn": "there are no MKL-DNN tensors; dense ones are as good on the CPU",
+    "to_padded_tensor": "there are no nested tensors; torch.nn.utils.rnn.pad_sequence pads a list",
+}
+
+
+def _define_left_out(name: str) -> None:
+    def refuse(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"Tensor.{name}: {LEFT_OUT[name]}")
+
+    refuse.__name__ = name
+    refuse.__doc__ = f"NotImplementedError: {LEFT_OUT[name]}."
+    composite(METHOD)(refuse)
+
+
+for _name in LEFT_OUT:
+    _define_left_out(_name)
+
 
 @composite(METHOD)
 def reinforce(self: Tensor, reward: Any) -> None:

@@ -67,3 +67,15 @@ def test_warnings_each_time():
     torch.set_warn_always(True)
     assert count() == 3 and torch.is_warn_always_enabled()
     torch.set_warn_always(False)
+
+
+def test_kinds_of_tensors_that_are_left_out():
+    x = torch.ones(2)
+    for name in ("to_mkldnn", "to_padded_tensor", "rename", "refine_names", "align_to"):
+        with pytest.raises(NotImplementedError, match=f"Tensor.{name}: "):
+            getattr(x, name)()
+    with pytest.raises(NotImplementedError, match="names of dims are left out"):
+        torch.zeros(2, names=("N",))
+    with pytest.raises(AttributeError, match="no nested tensors"):
+        torch.nested
+    assert x.names == (None,) and not x.is_nested
