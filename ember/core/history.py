@@ -212,7 +212,7 @@ class CopySlices(Node):
         memory = self.geometry.spread(grads[0])
         inner = list(self.inner.apply([memory.as_strided(*self.geometry.view).clone()]))
         own = inner.pop(self.self_position) if self.self_position is not None else None
-        if own is not None and modes.SPECIAL[0]:
+        if own is not None and modes.state.levels:  # it may be of a batch where `grads` is not
             memory = self.geometry.spread(grads[0], own)
         slice_ = memory.as_strided(*self.geometry.view)
         if own is None:
