@@ -21,6 +21,8 @@ from ember.pytree import tree_flatten, tree_unflatten
 
 MOST = 8  # recordings of one function, as PyTorch's recompile limit
 
+STANCE = ["default"]  # torch.compiler.set_stance
+
 Grads = list[tuple[Tensor, Any]]
 
 
@@ -94,7 +96,10 @@ class Captured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay, record, or run."""
+        stance = STANCE[0]
         if current_executor() is not None or modes.state.levels or modes.state.functions:
+            return self.function(*args, **kwargs)
+        if stance == "force_eager":
             return self.function(*args, **kwargs)
         leaves, structure = tree_flatten((args, kwargs))
         reason = None
@@ -108,7 +113,9 @@ class Captured:
                 del self.recordings[position]
                 break
             reason = reason or failed
-        if len(self.recordings) >= MOST:
+        if stance == "fail_on_recompile" and reason is not None:
+            raise RuntimeError(f"torch.compile: fail_on_recompile, and {reason}")
+        if len(self.recordings) >= MOST or (stance.startswith("eager_on") and self.recordings):
             return self.function(*args, **kwargs)
         if reason is not None:
             self.reasons.append(reason)

@@ -1,8 +1,7 @@
 """`torch.compile` and `torch.compiler`.
 
-`compile` checks its arguments and returns what computes the same numbers at the speed of eager
-code. The marks and questions (`disable`, `is_compiling`, ...) do what they do in PyTorch while
-nothing is compiled.
+`compile` records what a function does and replays it (ember/capture). The questions
+(`is_compiling`, ...) answer as in eager code, since a recorded function runs as it is.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ember import ops
+from ember.capture.compiled import STANCE
+from ember.capture.recorder import Recorder
+from ember.core.executor import current_executor
 from ember.core.tensor import Tensor
 from ember.errors import check
 
@@ -63,6 +66,9 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
+        recording = current_executor()
+        if isinstance(recording, Recorder):
+            recording.give_up(f"{fn.__qualname__} is marked with torch.compiler.disable")
         return fn(*args, **kwargs)
 
     wrapped._torchdynamo_disable = True  # type: ignore[attr-defined]
@@ -128,7 +134,9 @@ def set_enable_guard_collectives(enabled: bool) -> bool:
 class set_stance:
     """How `torch.compile` is to behave; a call, a context manager and a decorator.
 
-    Every stance runs eagerly today. RuntimeError for a name that is no stance.
+    "force_eager" neither records nor replays, the "eager_on..." ones only replay what is recorded,
+    "fail_on_recompile" makes an error of a second recording. RuntimeError for a name that is no
+    stance.
     """
 
     _dynamo_forbidden = True
@@ -146,13 +154,24 @@ class set_stance:
             RuntimeError,
             "non-default stance cannot have force_backend set",
         )
-        self.stance = stance
+        self.stance, self.before = stance, STANCE[0]
+        STANCE[0] = stance
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        return fn
+        STANCE[0] = self.before  # a decorator: only while the function runs
+
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            before, STANCE[0] = STANCE[0], self.stance
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                STANCE[0] = before
+
+        return wrapped
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exc: object) -> None:
-        return None
+        STANCE[0] = self.before

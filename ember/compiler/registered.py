@@ -30,7 +30,8 @@ class InvalidBackend(RuntimeError):
 
 
 def list_backends(exclude_tags: Sequence[str] = ("debug", "experimental")) -> list[str]:
-    """The names that `torch.compile(backend=...)` takes; all of them run eagerly today."""
+    """The names that `torch.compile(backend=...)` takes: "eager" records nothing, the others record
+    and replay."""
     hidden = set(exclude_tags or ())
     return sorted(name for name, tags in _tags.items() if not hidden.intersection(tags))
 

@@ -1,4 +1,4 @@
-"""torch.compile and torch.compiler: today everything runs eagerly, with the documented call."""
+"""torch.compile and torch.compiler: the documented call, and the marks around it."""
 
 import copy
 
@@ -9,7 +9,7 @@ from ember import _dynamo, compiler, nn
 from ember.compiler.registered import InvalidBackend
 
 
-def test_functions_run_eagerly():
+def test_functions_are_called():
     def function(x):
         """Its text."""
         return x * 2
@@ -99,9 +99,36 @@ def test_marks_leave_functions_to_run():
 
 
 def test_stances():
+    def double(x):
+        return x * 2
+
+    compiled = torch.compile(double)
     with compiler.set_stance("force_eager"):
-        assert torch.compile(abs)(-1) == 1
-    assert compiler.set_stance("eager_on_recompile")(abs) is abs
+        assert compiled(torch.ones(2)).tolist() == [2, 2]
+        assert compiled.report() == ""
+    assert compiled(torch.ones(2)).tolist() == [2, 2]
+    assert "planned memory" in compiled.report()
+    with compiler.set_stance("fail_on_recompile"):
+        assert compiled(torch.ones(2) * 2).tolist() == [4, 4]
+        with pytest.raises(RuntimeError, match="fail_on_recompile, and argument 0 is a"):
+            compiled(torch.ones(3))
+    again = compiler.set_stance("eager_on_recompile")(compiled)
+    assert again(torch.ones(3)).tolist() == [2, 2, 2]
+    assert compiled.report().count("planned memory") == 1
+
+
+def test_disabled_functions_are_not_recorded():
+    @compiler.disable
+    def inner(x):
+        return x + 1
+
+    compiled = torch.compile(lambda x: inner(x) * 2)
+    for _ in range(2):
+        assert compiled(torch.ones(2)).tolist() == [4, 4]
+    assert "inner is marked with torch.compiler.disable" in compiled.report()
+
+
+def test_wrong_stances():
     with pytest.raises(RuntimeError, match="invalid torch.compile stance 'fast'"):
         compiler.set_stance("fast")
 

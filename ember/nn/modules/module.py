@@ -183,8 +183,7 @@ class Module(ModuleRegistration, ModuleTraversal, ModuleHooks, ModuleState, Modu
                 parameter.grad.zero_()
 
     def compile(self, *args, **kwargs):
-        """Give calls of this module to `torch.compile`, with its arguments; today they run
-        eagerly."""
+        """Give calls of this module to `torch.compile`, with its arguments."""
         compiler = import_module("ember.compiler")  # a package that stands on this one
         self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
 
