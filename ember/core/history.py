@@ -99,7 +99,7 @@ def check_overlap(target: Array, source: Array, apart: bool = False) -> None:
     first, last = target.layout.extent()
     start, end = source.layout.extent()
     check(
-        not dense or end <= first or last <= start,
+        (not dense or end <= first or last <= start) and not (apart and target is source),
         RuntimeError,
         "unsupported operation: some elements of the input tensor and the written-to tensor refer "
         "to a single memory location. Please clone() the tensor before performing the operation.",

@@ -15,7 +15,7 @@ from ember.kernel.array import Spec
 from ember.layout import wrap_dim
 from ember.ops.choices import where_
 from ember.ops.create import zeros_like
-from ember.ops.gathering import check_index, scatter_op, with_size, zeros_of
+from ember.ops.gathering import check_index, scatter_linear, scatter_op, with_size, zeros_of
 
 API = FUNCTION | METHOD | INPLACE | OUT
 PLAIN = FUNCTION | METHOD | OUT
@@ -205,5 +205,6 @@ def index_reduce(
         shape[dim] = -1
         places = index.long().reshape(shape)
         spread = places.expand(source.shape) if source.ndim else places.reshape(())
-        return scatter_op(input, dim, spread, source, reduce, include_self)
+        op = scatter_linear if reduce == "mean" else scatter_op
+        return op(input, dim, spread, source, reduce, include_self)
     return index_reduce_op(input, dim, index.long(), source, reduce, include_self)

@@ -113,3 +113,9 @@ def test_narrow_copy_of_a_missing_dim():
         torch.narrow_copy(torch.ones(10, 5, 20), 3, 0, 0)
     with pytest.raises(IndexError):
         torch.narrow_copy(torch.ones(10, 5, 20), -4, 0, 0)
+
+
+def test_a_target_that_is_itself_read():
+    empty = torch.empty(0)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        torch.cat([empty, torch.ones(4, 6)], out=empty)

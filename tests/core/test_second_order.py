@@ -146,3 +146,13 @@ def test_the_filler_of_index_fill_has_a_gradient_with_numbers_too():
     made = x.index_fill(0, torch.tensor([0]), value)
     made.backward()
     assert (made.item(), x.grad.item(), value.grad.item()) == (5.0, 0.0, 1.0)
+
+
+def test_means_of_slices_have_gradients():
+    x = torch.tensor([[3.0, 1.0, 1.0]], requires_grad=True)
+    source = torch.tensor([[2.0, 5.0, 4.0]], requires_grad=True)
+    made = x.index_reduce(1, torch.tensor([0, 2, 0]), source, "mean")
+    assert made.tolist() == [[3.0, 1.0, 3.0]]
+    (made * torch.tensor([[3.0, 1.0, 2.0]])).sum().backward()
+    assert x.grad.tolist() == [[1.0, 1.0, 1.0]]
+    assert source.grad.tolist() == [[1.0, 1.0, 1.0]]
