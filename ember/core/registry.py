@@ -242,8 +242,8 @@ def _tensor_wanted(
     error: Exception, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> TypeError | None:
     """The error for an argument that was used as a tensor and is none; None for other errors."""
-    if not isinstance(error, AttributeError):
-        return None
+    if not isinstance(error, AttributeError) or function.__name__.startswith("__"):
+        return None  # special methods are Python's: theirs stay attributes that are missing
     stray, attribute = error.obj, str(error.name)
     if isinstance(stray, Tensor) or not (attribute == "_array" or hasattr(Tensor, attribute)):
         return None

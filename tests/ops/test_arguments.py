@@ -84,3 +84,9 @@ def test_numbers_beside_sequences():
         torch.tensor([[1], 2])
     with pytest.raises(ValueError, match="expected sequence of length 2 at dim 1 .got 1"):
         torch.tensor([[1, 2], [3]])
+
+
+def test_special_methods_of_what_is_no_tensor():
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'reciprocal'"):
+        torch.Tensor.__rdiv__(2, a)
+    assert torch.Tensor.__rdiv__(torch.tensor([4.0]), 2).tolist() == [0.5]
