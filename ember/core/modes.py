@@ -17,6 +17,7 @@ from ember.dtypes import dtype as DType
 from ember.errors import check
 
 SPECIAL = [0]
+LAYOUTS = [0]  # 1 once there are sparse tensors: the part of SPECIAL for which plans need no look
 MODES = [0]  # how many override modes are active, in all threads
 _on_change: list[Callable[[], None]] = []  # caches that depend on the default dtype
 

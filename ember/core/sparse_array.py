@@ -5,12 +5,24 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ember.core import modes
-from ember.kernel.array import Array, Storage, spec_of
+from ember.kernel.array import Array, Spec, Storage
 from ember.layout import Shape
 
 COO, CSR, CSC = "sparse_coo", "sparse_csr", "sparse_csc"
 TITLES = {"strided": "Strided", COO: "Sparse", CSR: "SparseCsr", CSC: "SparseCsc"}
-_first = [True]
+_specs: dict[Any, Spec] = {}
+
+
+def _spec_of(shape: Shape, spec: Spec) -> Spec:
+    """The one spec of sparse arrays with these parts: none that a dense array has, so that plans of
+    dense ones are never found for it."""
+    key = shape, spec.dtype, spec.device
+    found = _specs.get(key)
+    if found is None:
+        if len(_specs) > 10_000:
+            _specs.clear()
+        found = _specs[key] = Spec(shape, (0,) * len(shape), spec.dtype, spec.device)
+    return found
 
 
 class SparseStorage(Storage):
@@ -39,10 +51,10 @@ class SparseArray(Array):
 
     def __init__(self, kind: str, parts: tuple[Array, ...], shape: Shape, coalesced: bool):
         spec, storage = parts[-1].spec, SparseStorage(None, parts[-1].spec.device)
-        super().__init__(storage, spec_of(shape, (0,) * len(shape), spec.dtype, spec.device))
+        super().__init__(storage, _spec_of(shape, spec))
         self.kind, self.parts, self.coalesced = kind, parts, coalesced
-        if _first[0]:
-            _first[0] = False
+        if not modes.LAYOUTS[0]:
+            modes.LAYOUTS[0] = 1
             modes.SPECIAL[0] += 1  # from now on ops look for arguments that are sparse
 
     @property

@@ -15,7 +15,7 @@ from ember.errors import check
 from ember.ops import pointwise
 
 _new = object.__new__
-_SPECIAL, _state, _slot = modes.SPECIAL, modes.state, executor._slot
+_SPECIAL, _LAYOUTS, _state, _slot = modes.SPECIAL, modes.LAYOUTS, modes.state, executor._slot
 OPERANDS = (Tensor, int, float, bool, complex)
 
 
@@ -27,7 +27,9 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
 
     def binary(a: Any, b: Any) -> Any:
         kind = type(b)
-        if _SPECIAL[0] or not (kind is float or kind is int or isinstance(b, Tensor)):
+        if _SPECIAL[0] != _LAYOUTS[0] or not (
+            kind is float or kind is int or isinstance(b, Tensor)
+        ):
             return slow(a, b)
         number = kind is float or kind is int
         array = a._array
@@ -35,7 +37,7 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
             (array.spec, kind, *extra) if number else (array.spec, b._array.spec, *extra)
         )
         if plan is None or _slot[0] is not None:
-            return op.run((a, b, *bound))
+            return slow(a, b) if _SPECIAL[0] else op.run((a, b, *bound))
         out = _new(Tensor)
         out._array = plan.runner(array, b if number else b._array)
         if (
