@@ -90,6 +90,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "compiler": "compile",
     "control_flow": "cond while_loop",
     "jit._script": "ScriptModule",
+    "serialization.file_reader": "PyTorchFileReader",
     "futures": "Future",
     "symbolic_numbers": "SymBool SymFloat SymInt sym_constrain_range "
     "sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "

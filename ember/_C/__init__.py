@@ -27,6 +27,7 @@ from ember.overrides import has_torch_function_variadic as _has_torch_function_v
 from ember.symbolic_numbers import SymBool, SymFloat, SymInt
 
 _TensorBase = TensorBase
+_TensorMeta = type(TensorBase)
 has_mkl = has_openmp = has_lapack = True
 _has_mps = _has_cuda = _has_xpu = _has_mkldnn = False
 _GLIBCXX_USE_CXX11_ABI = True

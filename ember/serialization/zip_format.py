@@ -138,6 +138,11 @@ class ZipReader:
         """Whether there is a record of that name."""
         return self._prefix + name in self._archive.NameToInfo
 
+    def names(self) -> list[str]:
+        """The names of the records."""
+        inside = (name for name in self._archive.namelist() if name.startswith(self._prefix))
+        return [name[len(self._prefix) :] for name in inside]
+
     def _place(self, name: str) -> tuple[Any, int]:
         """A record's entry and where its data begin; RuntimeError if they are not in the file."""
         found = self._archive.NameToInfo.get(self._prefix + name)
