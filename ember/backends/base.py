@@ -106,6 +106,10 @@ class Kernels(ABC):
 
         return step
 
+    def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any] | None:
+        """Bound steps that follow one another as one function, where that is quicker."""
+        return None
+
     def copy(self, target: Any, source: Any) -> None:
         """Write an array, broadcast and cast, into another on this device."""
         raise NotImplementedError

@@ -226,9 +226,10 @@ class Captured:
             if program is None:
                 lines.append(f"eager: {recording.eager}")
             else:
+                size = program.planned_bytes / 2**20
                 lines.append(
-                    f"{len(program.steps)} steps, {program.planned_bytes / 2**20:.1f} MiB of "
-                    "planned memory"
+                    f"{program.count} steps in {len(program.steps)}, {size:.1f} MiB of planned "
+                    "memory"
                 )
         return "\n".join([*lines, *(f"recorded again: {r}" for r in self.reasons)])
 

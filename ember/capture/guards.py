@@ -31,17 +31,7 @@ class Reached:
         self.cells: list[tuple[Any, Any]] = []  # closure cells, with what they held
         self.globals: list[tuple[dict[str, Any], str, Any]] = []
         roots = [function, getattr(function, "__self__", None), *leaves]
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
-        if code is not None:
-            plain = getattr(function, "__func__", function)
-            for cell in plain.__closure__ or ():
-                try:
-                    self.cells.append((cell, cell.cell_contents))
-                except ValueError:  # not filled yet
-                    continue
-            for name in code.co_names:
-                if name in plain.__globals__:
-                    self.globals.append((plain.__globals__, name, plain.__globals__[name]))
+        self._look_into(function, set())
         roots += [value for _, value in self.cells] + [value for *_, value in self.globals]
         owners = [root for root in roots if _is_instance(root)]
         roots += [value for owner in owners for value in vars(owner).values()]
@@ -68,6 +58,30 @@ class Reached:
         self.facts = [(m, module_facts(m)) for m in self.modules]
         self.facts += [(o, object_facts(o)) for o in self.objects if not hasattr(o, "param_groups")]
         self.leaves = [t for t in self.tensors if t.requires_grad and t.is_leaf]
+
+    def _look_into(self, function: Any, seen: set[int]) -> None:
+        """The closure and the globals of a function, and of the functions among them."""
+        plain = getattr(function, "__func__", function)
+        plain = getattr(plain, "__wrapped__", plain)
+        if not isinstance(plain, types.FunctionType) or id(plain) in seen:
+            return
+        seen.add(id(plain))
+        if plain.__module__.partition(".")[0] == "ember":
+            return
+        found = []
+        for cell in plain.__closure__ or ():
+            try:
+                self.cells.append((cell, cell.cell_contents))
+            except ValueError:  # not filled yet
+                continue
+            found.append(cell.cell_contents)
+        for name in plain.__code__.co_names:
+            if name in plain.__globals__:
+                value = plain.__globals__[name]
+                self.globals.append((plain.__globals__, name, value))
+                found.append(value)
+        for value in found:
+            self._look_into(value, seen)
 
     def changed(self) -> str | None:
         """What Python has changed around the function since, which a replay would leave out."""

@@ -45,7 +45,8 @@ class Program:
         self.planned_bytes = 0
         self._plan(instructions)
         self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
-        self.steps = [self._bind(i) for i in instructions]
+        self.count = len(instructions)
+        self.steps = self._joined([(self._bind(i), self._device(i)) for i in instructions])
 
     def array(self, place: Place) -> Array:
         """A place as an array of the program's memory."""
@@ -61,6 +62,36 @@ class Program:
             leave(token)
         for storage in self.written:
             storage.version += 1
+
+    def _device(self, instruction: Instruction) -> Any:
+        """The device that an instruction stays on; None for what involves the host."""
+        if instruction.kind in ("host", "transfer"):
+            return None
+        return instruction.outs[0].spec.device
+
+    def _joined(self, steps: list[tuple[Step, Any]]) -> list[Step]:
+        """The steps, with runs of them that stay on one device made one where its backend can."""
+        found: list[Step] = []
+        run: list[Step] = []
+        place: Any = None
+
+        def finish() -> None:
+            together = kernels_of(place).sequence(run) if len(run) > 1 else None
+            found.extend(run if together is None else [together])
+            run.clear()
+
+        for step, device in steps:
+            stays = device is not None and getattr(step, "on_device", True)
+            if run and not (stays and device is place):
+                finish()
+            if stays:
+                place = device
+                run.append(step)
+            else:
+                found.append(step)
+        if run:
+            finish()
+        return found
 
     # memory
 

@@ -201,6 +201,27 @@ def test_what_surrounds_a_function_is_watched():
     scale = 2.0
 
 
+shared = torch.ones(3)
+
+
+def in_between(x):
+    return x * shared + scale
+
+
+def test_functions_that_a_function_calls_are_watched():
+    global scale, shared
+    run = Captured(lambda x: in_between(x) * 2)
+    x = torch.ones(3)
+    for _ in range(2):
+        assert run(x).tolist() == [6, 6, 6]
+    assert run.recordings[0].program is not None, run.report()
+    scale = 0.0
+    assert run(x).tolist() == [2, 2, 2]
+    shared = torch.full((3,), 2.0)
+    assert run(x).tolist() == [4, 4, 4]
+    scale, shared = 2.0, torch.ones(3)
+
+
 def test_training_and_evaluation_are_two():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))

@@ -48,6 +48,7 @@ class DeviceArrays:
         self.driver, self.memory, self.index = driver, memory, memory.index
         self._copies: dict[tuple[Spec, Spec], Runner] = {}
         self._fills: dict[Any, Runner] = {}
+        self.targets: list[Array] = []  # arrays that the next results of their spec are made in
 
     def _map_launch(
         self, program: Program, dims: list[Dim], count: int
@@ -55,7 +56,11 @@ class DeviceArrays:
         raise NotImplementedError
 
     def empty(self, spec: Spec) -> Array:
-        """An uninitialised array of a dense spec."""
+        """An uninitialised array of a dense spec: one that a bound call is to fill, or a new
+        one."""
+        for position, target in enumerate(self.targets):
+            if target.spec is spec:
+                return self.targets.pop(position)
         return Array(Storage(self.memory.allocate(spec.nbytes), spec.device), spec)
 
     def copy(self, target: Array, source: Array) -> None:

@@ -169,6 +169,30 @@ class Driver:
         """Set bytes."""
         self._ask("cuMemsetD8Async", address, value, nbytes, self.use(index))
 
+    # graphs
+
+    def begin_capture(self, index: int) -> None:
+        """Let what follows in a GPU's stream be written down instead of done."""
+        mode = self.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._ask("cuStreamBeginCapture", self.use(index), mode)
+
+    def end_capture(self, index: int) -> Any:
+        """What was written down since, ready to be launched; AcceleratorError if something in it
+        cannot be."""
+        graph = self._ask("cuStreamEndCapture", self.use(index))
+        try:
+            return self._ask("cuGraphInstantiate", graph, 0)
+        finally:
+            self._ask("cuGraphDestroy", graph)
+
+    def launch_graph(self, index: int, graph: Any) -> None:
+        """Do what a graph says, in order with the stream."""
+        self._ask("cuGraphLaunch", graph, self.use(index))
+
+    def forget_graph(self, graph: Any) -> None:
+        """Free a graph."""
+        self._ask("cuGraphExecDestroy", graph)
+
     # kernels
 
     def compile(self, index: int, source: str) -> KernelFunction:

@@ -15,6 +15,7 @@ from ember.backends.cuda import library
 from ember.backends.cuda.arrays import LARGEST, DeviceArrays, address, is_large
 from ember.backends.cuda.cudnn import Cudnn
 from ember.backends.cuda.driver import Driver, KernelFunction
+from ember.backends.cuda.graphs import GraphSegment
 from ember.backends.cuda.memory import CudaMemory
 from ember.backends.cuda.prelude import C_TYPES
 from ember.backends.cuda.source import (
@@ -104,6 +105,37 @@ class CudaKernels(DeviceArrays, base.Kernels):
             found = library.prepare(self, call)
         return self._by_host(call) if found is None else found
 
+    def bind(
+        self,
+        call: Call,
+        operands: tuple[Any, ...],
+        outs: tuple[Any, ...],
+        runner: Runner,
+    ) -> Callable[[], Any]:
+        """A call bound to its arrays; what runs on the host cannot be part of a graph."""
+        if call.writes:
+            bound: Any = lambda: runner(*operands)  # noqa: E731
+        else:
+
+            def bound() -> None:
+                self.targets = list(outs)
+                try:
+                    made = runner(*operands)
+                finally:
+                    self.targets = []
+                for out, array in zip(outs, made if len(outs) > 1 else (made,), strict=True):
+                    if array is not out:
+                        self.copy(out, array)
+
+        bound.on_device = isinstance(call, (MapCall, ReduceCall, LibraryCall)) and not getattr(
+            runner, "by_host", False
+        )
+        return bound  # type: ignore[no-any-return]
+
+    def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any]:
+        """Many bound steps as one graph launch."""
+        return GraphSegment(self.driver, self.memory, steps)
+
     def _by_host(self, call: Call) -> Runner:
         """Run a call with the host's kernels."""
         specs = tuple(s.with_device(CPU) for s in call.out_specs)
@@ -124,6 +156,7 @@ class CudaKernels(DeviceArrays, base.Kernels):
                 return tuple(self.to_device(m) for m in made)
             return self.to_device(made)
 
+        run.by_host = True  # type: ignore[attr-defined]
         return run
 
     def _moved(self, operand: Any) -> Any:
