@@ -23,6 +23,8 @@ class Library:
     convolution_weight = Kernel("the gradient of a convolution by its weight, of a given shape")
     max_pool = Kernel("the greatest of each window, and its index in the plane laid out flat")
     max_pool_backward = Kernel("a gradient put back at such indices, added up")
+    recurrent = Kernel("a recurrent layer over all steps, and what its gradient needs")
+    recurrent_backward = Kernel("the gradients of such a layer")
     ctc = Kernel("negative log-likelihoods of label sequences, and of their beginnings")
     ctc_backward = Kernel("what each class at each step contributes to them")
     average_pool = Kernel("the sum of each window over its size, or over a divisor")

@@ -379,7 +379,8 @@ class RuleNode(Node):
             if name in ("g", "needs"):
                 continue
             if name == "result":
-                self.values[name] = [self._save(o, i) for i, o in enumerate(outputs)]
+                made = list(enumerate(outputs))[op.saved_results]
+                self.values[name] = [self._save(o, i) for i, o in made]
             elif name.endswith("_spec"):
                 self.values[name] = _spec_tree(named[name[:-5]])
             else:

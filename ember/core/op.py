@@ -25,6 +25,7 @@ class Op:
     """An op declared by a decorator; calling it runs it."""
 
     asks = True  # overrides, by itself
+    saved_results = slice(None)  # which of several results a rule that names `result` gets
     flat = False  # whether second derivatives by its inputs are zeros, though its rule names none
 
     def __init__(self, function: Any):
