@@ -163,8 +163,11 @@ class Captured:
         known = {id(t._array.storage) for t in reached.tensors}
         known |= {id(t.grad._array.storage) for t in reached.leaves if t.grad is not None}
         for number, storage in recorder.outside.items():
-            if number not in arguments and id(storage) not in known and storage.device is not META:
+            expected = number in arguments or number in recorder.constants
+            if not expected and id(storage) not in known and storage.device is not META:
                 return "it uses a tensor that is neither an argument nor found in its surroundings"
+        if any(recorder.constants.get(n, 0) is None for n in recorder.written):
+            return "it writes into a large array that it makes of Python's values"
         reason = self._outputs(recording, recorder, leaves, arguments, result)
         if reason is not None:
             return reason

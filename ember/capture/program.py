@@ -44,6 +44,11 @@ class Program:
                 self.storages[number] = alive
         self.planned_bytes = 0
         self._plan(instructions)
+        self.restored = [
+            (self.storages[number], values)
+            for number, values in recorder.constants.items()
+            if number in recorder.written
+        ]
         self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
         self.count = len(instructions)
         self.steps = self._joined([(self._bind(i), self._device(i)) for i in instructions])
@@ -56,6 +61,8 @@ class Program:
         """Do it all again."""
         token = enter()
         try:
+            for storage, values in self.restored:
+                storage.bytes()[:] = values
             for step in self.steps:
                 step()
         finally:
@@ -76,8 +83,8 @@ class Program:
         place: Any = None
 
         def finish() -> None:
-            together = kernels_of(place).sequence(run) if len(run) > 1 else None
-            found.extend(run if together is None else [together])
+            together = kernels_of(place).sequence(list(run)) if len(run) > 1 else None
+            found.extend(list(run) if together is None else [together])
             run.clear()
 
         for step, device in steps:

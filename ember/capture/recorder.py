@@ -13,6 +13,8 @@ from ember.kernel.array import Array, Spec, Storage
 from ember.kernel.call import Call
 from ember.source_lines import user_line
 
+COPIED = 1 << 20  # bytes of constants up to which a copy is kept
+
 
 class Place(NamedTuple):
     """An array of the recording: the number of its storage, and where it lies there."""
@@ -43,6 +45,7 @@ class Recorder(Executor):
         self.storages: list[weakref.ref[Storage]] = []
         self.born: list[bool] = []  # whether a storage was made while recording
         self.outside: dict[int, Storage] = {}  # storages that were there before, kept alive
+        self.constants: dict[int, Any] = {}  # storages of Python's values, with a copy of them
         self.written: set[int] = set()
         self.broken: str | None = None
         self.before_host: Callable[[], Any] = lambda: None
@@ -98,6 +101,13 @@ class Recorder(Executor):
         """Memory of the recording."""
         if not self._idle:
             self.number(storage, born=True)
+
+    def constant(self, storage: Storage) -> None:
+        """Values of Python's, which are the same at each replay; a copy, in case they are written
+        to."""
+        if not self._idle:
+            small = storage.nbytes <= COPIED
+            self.constants[self.number(storage)] = storage.bytes().copy() if small else None
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """A fill."""

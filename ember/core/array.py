@@ -92,7 +92,7 @@ def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
     itemsize = nd.itemsize
     check_strides(nd)
     if nd.flags.c_contiguous:
-        return Array(Storage(nd, CPU), contiguous_spec(nd.shape, dtype, CPU), 0, nd)
+        return constant(Array(Storage(nd, CPU), contiguous_spec(nd.shape, dtype, CPU), 0, nd))
     check(
         all(s % itemsize == 0 for s in nd.strides),
         ValueError,
@@ -102,7 +102,14 @@ def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
     strides = tuple(s // itemsize for s in nd.strides)
     extent = 1 + sum((n - 1) * s for n, s in zip(nd.shape, strides, strict=True)) if nd.size else 0
     flat = np.lib.stride_tricks.as_strided(nd, (extent,), (itemsize,), writeable=nd.flags.writeable)
-    return Array(Storage(flat, CPU), spec_of(nd.shape, strides, dtype, CPU), 0, nd)
+    return constant(Array(Storage(flat, CPU), spec_of(nd.shape, strides, dtype, CPU), 0, nd))
+
+
+def constant(array: Array) -> Array:
+    """Say that an array has been made of Python's or NumPy's values."""
+    if executor_slot[0] is not None:
+        executor_slot[0].constant(array.storage)
+    return array
 
 
 def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:

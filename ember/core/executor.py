@@ -56,6 +56,9 @@ class Executor:
     def made(self, storage: Storage) -> None:
         """A storage has been allocated outside of any call."""
 
+    def constant(self, storage: Storage) -> None:
+        """A host storage has been made of Python's or NumPy's values."""
+
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """Set every element; `now(array, value)` does it."""
         now(array, value)

@@ -10,7 +10,7 @@ import numpy as np
 from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import modes
-from ember.core.array import empty, full, to_device
+from ember.core.array import constant, empty, full, to_device
 from ember.core.array import fill as array_fill
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU, META, default_device
@@ -98,7 +98,7 @@ def new_full(shape: tuple[int, ...], value: Any, dtype: DType, device: Any) -> A
 
 def from_values(nd: np.ndarray[Any, Any], dtype: DType, device: Device) -> Array:
     """A fresh contiguous ndarray as an array on a device: an upload if that is a GPU."""
-    array = wrap(nd, CPU, dtype)
+    array = constant(wrap(nd, CPU, dtype))
     if device is CPU:
         return array
     return empty(array.spec.with_device(META)) if device is META else to_device(array, device)

@@ -201,6 +201,21 @@ def test_what_surrounds_a_function_is_watched():
     scale = 2.0
 
 
+def test_constants_are_as_they_were_made():
+    def function(x):
+        places = torch.arange(3) * 1.0
+        start = torch.tensor([1.0, 2.0, 3.0])
+        start += x
+        return start * places, torch.from_numpy(np.ones(3, np.float32)) + x
+
+    run = Captured(function)
+    for turn in range(3):
+        x = torch.full((3,), float(turn))
+        for found, exact in zip(run(x), function(x), strict=True):
+            assert torch.equal(found, exact)
+    assert run.recordings[0].program is not None, run.report()
+
+
 shared = torch.ones(3)
 
 
