@@ -248,6 +248,9 @@ def _paths(path: tuple[Any, ...], tree: Any, is_leaf: IsLeaf) -> Iterator[tuple[
         yield from _paths((*path, key), child, is_leaf)
 
 
+_generate_key_paths = _paths
+
+
 def tree_flatten_with_path(
     tree: Any, is_leaf: IsLeaf = None
 ) -> tuple[list[tuple[Any, Any]], TreeSpec]:

@@ -338,6 +338,14 @@ def _by_field(d: Any) -> tuple[Any, Any]:
     return [(GetAttrKey(f), v) for f, v in zip(d._fields, values, strict=True)], context
 
 
+_tuple_flatten_with_keys = _by_position(_tuple_flatten)
+_list_flatten_with_keys = _by_position(_list_flatten)
+_deque_flatten_with_keys = _by_position(_deque_flatten)
+_dict_flatten_with_keys = _ordereddict_flatten_with_keys = _by_key(_dict_flatten)
+_defaultdict_flatten_with_keys = _by_key(_defaultdict_flatten)
+_namedtuple_flatten_with_keys = _by_field
+
+
 def _class_named(text: Any) -> Any:
     return SERIALIZED_TYPE_TO_PYTHON_TYPE[json.loads(text)]
 

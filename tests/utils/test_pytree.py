@@ -116,3 +116,11 @@ def test_specs_compare_and_print():
     assert pytree._broadcast_to_and_flatten(1, spec) == [1, 1, 1, 1]
     assert pytree._broadcast_to_and_flatten([1, 2], spec) is None
     assert isinstance(spec.child(0).child(0), pytree.LeafSpec)
+
+
+def test_containers_are_taken_apart_with_keys():
+    expected = [(pytree.MappingKey("a"), 1), (pytree.MappingKey("b"), 2)]
+    assert pytree._dict_flatten_with_keys({"a": 1, "b": 2}) == (expected, ["a", "b"])
+    assert pytree._list_flatten_with_keys([5]) == ([(pytree.SequenceKey(0), 5)], None)
+    fields = [(pytree.GetAttrKey("x"), 1), (pytree.GetAttrKey("y"), 2)]
+    assert pytree._namedtuple_flatten_with_keys(Point(1, 2)) == (fields, Point)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 
@@ -33,6 +33,19 @@ class Shard(Placement):
         """Whether it is cut up along `dim`."""
         return dim is None or self.dim == dim
 
+    @staticmethod
+    def local_shard_size_and_offset(
+        curr_local_size: int, num_chunks: int, rank: int
+    ) -> tuple[int, int]:
+        """The length and the beginning of chunk `rank`, chunks being as of `torch.chunk`.
+
+        >>> Shard.local_shard_size_and_offset(10, 4, 3)
+        (1, 9)
+        """
+        full = -(-curr_local_size // num_chunks)
+        first = min(full * rank, curr_local_size)
+        return min(full, curr_local_size - first), first
+
     def __str__(self) -> str:
         return f"S({self.dim})"
 
@@ -40,11 +53,17 @@ class Shard(Placement):
 @dataclass(frozen=True)
 class _StridedShard(Placement):
     dim: int
-    split_factor: int = 1
+    split_factor: int = field(default=1, kw_only=True)
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Whether it is cut up along `dim`."""
-        return dim is None or self.dim == dim
+        """Whether it is cut up along `dim`: not as Shard is."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclass(frozen=True)
