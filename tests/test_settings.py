@@ -62,6 +62,6 @@ def test_what_ember_does_not_do_it_says():
         torch.set_num_interop_threads(0)
     assert torch.set_flush_denormal(False) and not torch.set_flush_denormal(True)
     assert torch.tensor(1e-40).item() > 0
-    with pytest.raises(AttributeError, match="'compile' in Ember.*leave the call out"):
-        torch.compile
+    with pytest.raises(AttributeError, match="'quint8' in Ember.*quantization is left out"):
+        torch.quint8
     assert not {"annotations", "importlib", "TYPE_CHECKING"} & set(dir(torch))

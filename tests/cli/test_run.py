@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from ember.version import ember_version
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -120,13 +122,13 @@ def test_simulated_gpus_reach_subprocesses(folder):
 def test_spawned_workers_find_torch(folder):
     (folder / "workers.py").write_text(
         "import multiprocessing, torch\n"
-        "def work(n): print('worker', torch.ones(n).sum().item(), torch.__name__)\n"
+        "def work(n): print('worker', torch.ones(n).sum().item(), torch.ember_version)\n"
         "if __name__ == '__main__':\n"
         "    process = multiprocessing.get_context('spawn').Process(target=work, args=(3,))\n"
         "    process.start(); process.join(); print(process.exitcode)\n"
     )
     done = ember(folder, "run", "workers.py")
-    assert done.stdout == "worker 3.0 ember\n0\n", done.stderr
+    assert done.stdout == f"worker 3.0 {ember_version}\n0\n", done.stderr
 
 
 def test_ledger_is_printed_at_exit(folder):
