@@ -24,6 +24,8 @@ class CopyEvent(NamedTuple):
     seconds: float
     blocking: bool
     pinned: bool
+    origin: Any = None  # the storages, for observers that follow them
+    result: Any = None
 
 
 copy_observers: list[Callable[[CopyEvent], None]] = []
@@ -239,6 +241,8 @@ def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
             time.perf_counter() - start,
             blocking,
             pinned,
+            source,
+            target,
         )
         for observer in copy_observers:
             observer(event)

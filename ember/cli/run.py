@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from typing import Any
 
 from ember import torch_alias
 from ember.backends import sim
-from ember.devices.ledger import Ledger
 
 USAGE = (
-    "usage: ember run [--gpus N[xMEM][:NAME]] [--ledger] (SCRIPT | -c CODE | -m MODULE) [arguments]"
+    "usage: ember run [--gpus N[xMEM][:NAME]] [--ledger[=FILE]] "
+    "(SCRIPT | -c CODE | -m MODULE) [arguments]"
 )
 HELP = f"""\
 {USAGE}
@@ -22,6 +23,7 @@ HELP = f"""\
   --gpus N[xMEM][:NAME]   simulate N GPUs, each with MEM of memory: --gpus 2, --gpus 2x16GiB,
                           --gpus 4x80GiB:H100; 0 for none. Subprocesses see the same GPUs.
   --ledger                at exit, show every copy between devices: bytes, time, line of the program
+  --ledger=FILE           and write them to FILE: a page for .html, else JSON
   SCRIPT | -c CODE | -m MODULE
                           the program, named as for `python`; what follows it is its own
 
@@ -40,6 +42,7 @@ class Request:
     def __init__(self, arguments: list[str]):
         self.gpus: str | None = None
         self.ledger = self.help = False
+        self.ledger_file: str | None = None
         self.kind, self.program, self.arguments = "", "", []
         rest = list(arguments)
         while rest and not self.kind and not self.help:
@@ -52,8 +55,8 @@ class Request:
         name, equals, value = word.partition("=")
         if name == "--gpus":
             self.gpus = value if equals else _next(word, rest)
-        elif word == "--ledger":
-            self.ledger = True
+        elif name == "--ledger":
+            self.ledger, self.ledger_file = True, value or None
         elif word in ("-h", "--help"):
             self.help = True
         elif word in ("-c", "-m"):
@@ -85,7 +88,7 @@ def run(arguments: list[str]) -> int:
     torch_alias.install()
     _prepare_subprocesses()
     if request.ledger:
-        _print_ledger_at_exit()
+        _print_ledger_at_exit(request.ledger_file)
     if request.kind == "-m":
         return _run_module(request)
     if request.kind == "-c":
@@ -104,13 +107,16 @@ def _prepare_subprocesses() -> None:
         sys.path.insert(1, SUBPROCESS_PATH)
 
 
-def _print_ledger_at_exit() -> None:
-    record = Ledger()
+def _print_ledger_at_exit(path: str | None) -> None:
+    devices = importlib.import_module("ember.devices")  # programs without a ledger start sooner
+    record = devices.ledger()
     record.__enter__()
 
     def finish() -> None:
         record.__exit__(None, None, None)
         record.print(file=sys.stderr)
+        if path is not None:
+            record.save(path)
 
     atexit.register(finish)
 

@@ -80,7 +80,7 @@ def test_json_and_table():
 def test_long_tables_say_what_they_leave_out():
     record = Ledger()
     for line in range(30):
-        record._sums["cpu", "cuda:0", "script.py", line] = [1, 10, 0.0, 1, 0]
+        record._sums["cpu", "cuda:0", "script.py", line, "to", ""] = [1, 10, 0.0, 1, 0, 0, 0]
     table = record.table(most=20)
     assert "... and 10 more lines" in list(table.columns[0].cells)
 

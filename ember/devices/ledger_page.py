@@ -1,0 +1,113 @@
+"""The ledger as one HTML page: readable on a phone, light and dark, with nothing to fetch."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ember.devices.amounts import short, size
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --faint: #59636e; --line: #d1d9e0;
+  --page: #fff; --one: #0969da; --two: #bc4c00; --three: #8250df; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --faint: #9198a1; --line: #3d444d;
+  --page: #0d1117; --one: #4493f8; --two: #f0883e; --three: #ab7df8; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  margin: 0 auto; padding: 1rem; max-width: 70rem; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
+  white-space: nowrap; } td.number, th.number { text-align: right;
+  font-variant-numeric: tabular-nums; }
+.faint { color: var(--faint); } li { margin: .4rem 0; }
+svg { width: 100%; height: auto; } .one { fill: var(--one); } .two { fill: var(--two); }
+.three { fill: var(--three); } text { fill: var(--faint); font-size: 11px; }
+b.one, b.two, b.three { color: var(--one); } b.two { color: var(--two); }
+b.three { color: var(--three); }
+"""
+COLOURS = ("one", "two", "three")  # of the directions
+
+
+def document(title: str, body: str) -> str:
+    """A whole page."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>{body}</body></html>\n"
+    )
+
+
+def table(head: list[str], rows: list[list[Any]], numbers: int) -> str:
+    """A table whose last `numbers` columns are figures."""
+
+    def row(cells: list[Any], tag: str) -> str:
+        first = len(cells) - numbers
+        return "".join(
+            f"<{tag}{' class=number' if i >= first else ''}>{escape(str(cell))}</{tag}>"
+            for i, cell in enumerate(cells)
+        )
+
+    body = "\n".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+    head_row = f"<thead><tr>{row(list(head), 'th')}</tr></thead>"
+    return f"<div class=scroll><table>{head_row}<tbody>{body}</tbody></table></div>"
+
+
+def page(record: Any) -> str:
+    """The page of a ledger."""
+    totals, entries = record.totals(), record.entries
+    everything = totals["all"]
+    sums = f"{size(everything['bytes'])}, {everything['seconds'] * 1e3:.2f} ms"
+    parts = [
+        "<h1>Copies between devices</h1>",
+        f"<p>{everything['count']} copies, {sums}.</p>",
+        _directions(totals),
+    ]
+    advice = record.advice()
+    if advice:
+        items = "".join(f"<li><b>{escape(a.pattern)}</b>: {escape(a.text)}.</li>" for a in advice)
+        parts.append(f"<h2>What to do</h2><ul>{items}</ul>")
+    if record.steps:
+        parts.append(f"<h2>Bytes of each step</h2>{_bars(record.steps)}")
+    rows = [
+        [f"{short(e.file)}:{e.line}", e.module, e.call, f"{e.source} → {e.target}"]
+        + [e.count, e.blocking, size(e.bytes), f"{e.seconds * 1e3:.2f}"]
+        for e in entries
+    ]
+    head = ["line", "module", "call", "way", "copies", "waited for", "bytes", "ms"]
+    parts.append(f"<h2>Lines</h2>{table(head, rows, 4)}")
+    return document("Copies between devices", "\n".join(parts))
+
+
+def _directions(totals: dict[str, Any]) -> str:
+    rows = [
+        f"<li><b class={colour}>{name}</b>: {total['count']} copies, {size(total['bytes'])}, "
+        f"{total['seconds'] * 1e3:.2f} ms</li>"
+        for colour, (name, total) in zip(COLOURS, totals.items())
+    ]
+    return f"<ul>{''.join(rows)}</ul>"
+
+
+def _bars(steps: list[Any]) -> str:
+    """One stacked bar a step; of a long run, sums over equally many steps."""
+    per_bar = -(-len(steps) // 200)
+    groups = [steps[i : i + per_bar] for i in range(0, len(steps), per_bar)]
+    heights = [
+        [sum(step[name]["bytes"] for step in group) / len(group) for name in steps[0]]
+        for group in groups
+    ]
+    most = max(1.0, *(sum(bar) for bar in heights))
+    width, drawn = 700 / len(heights), []
+    for index, bar in enumerate(heights):
+        top = 150.0
+        for colour, value in zip(COLOURS, bar):
+            height = 130 * value / most
+            top -= height
+            drawn.append(
+                f'<rect class="{colour}" x="{index * width:.2f}" y="{top:.2f}" '
+                f'width="{max(width * 0.85, 0.5):.2f}" height="{height:.2f}"/>'
+            )
+    label = f"most: {size(most)} a step; {len(steps)} steps"
+    return (
+        f'<svg viewBox="0 0 700 170" role="img" aria-label="{label}">{"".join(drawn)}'
+        f'<text x="0" y="165">{label}</text></svg>'
+    )
