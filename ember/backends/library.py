@@ -23,6 +23,8 @@ class Library:
     convolution_weight = Kernel("the gradient of a convolution by its weight, of a given shape")
     max_pool = Kernel("the greatest of each window, and its index in the plane laid out flat")
     max_pool_backward = Kernel("a gradient put back at such indices, added up")
+    cross_entropy = Kernel("cross-entropy of scores against classes, and what its gradient needs")
+    cross_entropy_backward = Kernel("the gradient of that by the scores")
     recurrent = Kernel("a recurrent layer over all steps, and what its gradient needs")
     recurrent_backward = Kernel("the gradients of such a layer")
     ctc = Kernel("negative log-likelihoods of label sequences, and of their beginnings")

@@ -41,8 +41,8 @@ class Operand(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """What is compiled: formulas over operands, the outs' element types, the form, and how many
-    outer dims the form has."""
+    """What is compiled: formulas over operands, the outs' element types, the form, how many outer
+    dims the form has, and which outs have one element for a row (along)."""
 
     roots: tuple[Expr, ...]
     operands: tuple[Operand, ...]
@@ -51,6 +51,7 @@ class Kernel(NamedTuple):
     lanes: int
     form: str
     outer: int = 0
+    narrow: tuple[int, ...] = ()
 
 
 class Loop:
@@ -87,7 +88,7 @@ class Loop:
             n.args[0] for n in self.order if n.op in ROW_REDUCTIONS and self.stages[n] == stage + 1
         ]
         if stage == self.last:
-            ends += list(self.kernel.roots)
+            ends += [self.kernel.roots[i] for i in self._wide()]
         found: list[Expr] = []
         seen: set[Expr] = set()
 
@@ -103,6 +104,10 @@ class Loop:
         for end in ends:
             visit(end)
         return found
+
+    def _wide(self) -> list[int]:
+        """The outs with an element for each of the row's."""
+        return [i for i in range(len(self.kernel.roots)) if i not in self.kernel.narrow]
 
     def _kept(self) -> dict[Expr, int]:
         """Costly nodes that several stages need, with the number of their scratch row."""
@@ -165,8 +170,17 @@ class Loop:
         starts = self._starts(row)
         for stage in range(self.last + 1):
             self._row_values(stage)
-            self._stage(stage, starts, count, repeats)
+            if stage < self.last or self._wide():
+                self._stage(stage, starts, count, repeats)
+        self._store_narrow(starts)
         self._close(row, after)
+
+    def _store_narrow(self, starts: dict[int, str]) -> None:
+        b = self.b
+        for position in self.kernel.narrow:
+            value = self.row[self.kernel.roots[position]]
+            one = b.new(f"extractelement {b.real} {value}, i64 0")
+            b.do(f"store {self.kernel.scalar} {one}, ptr {starts[len(self.arrays) + position]}")
 
     def _geometry(self, position: int) -> str:
         place = self.b.new(f"getelementptr i64, ptr %geometry, i64 {position}")
@@ -414,10 +428,15 @@ class Loop:
                     place = self._scratch(node, index)
                     b.do(f"store {b.real} {values[node]}, ptr {place}, align 4")
         if stage == self.last:
-            for position, root in enumerate(self.kernel.roots):
-                out = len(self.arrays) + position
-                address = self._at(out, pointers, index)
-                store(b, self.kernel.outs[position], values[root], address, mask)
+            for position in self._wide():
+                address = self._at(len(self.arrays) + position, pointers, index)
+                store(
+                    b,
+                    self.kernel.outs[position],
+                    values[self.kernel.roots[position]],
+                    address,
+                    mask,
+                )
         found = []
         for node, total in zip(reductions, totals, strict=True):
             new = combine(b, node.op, total, values[node.args[0]])

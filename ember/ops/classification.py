@@ -5,8 +5,10 @@ from ember.core.registry import F, composite, elementwise
 from ember.core.second_order import flat_beyond
 from ember.dtypes import FLOATING, INTEGRAL, int64, uint8
 from ember.errors import check
+from ember.ops.class_loss import class_loss, is_one_op
 from ember.ops.linear import linear, rounds_late, widened
 from ember.ops.losses import check_reduction, chosen, reduced
+from ember.ops.negative_log_likelihood import along, likelihoods, smoothed
 from ember.scalar import primitives as s
 
 
@@ -70,24 +72,6 @@ def _check_class_target(input, target, weight, classes):
     )
 
 
-def _of_targets(input, target, dim):
-    """The elements of `input` that the classes in `target` name along `dim`."""
-    try:
-        return input.gather(dim, target.unsqueeze(dim)).squeeze(dim)
-    except (IndexError, RuntimeError) as error:
-        # Looked for only now, so that good targets are not read twice.
-        if target.is_meta:
-            raise
-        classes = input.size(dim)
-        outside = target[(target < 0) | (target >= classes)]
-        if outside.numel() == 0:
-            raise
-        raise IndexError(
-            f"Target {int(outside[0])} is out of bounds. "
-            f"Classes are numbered 0 to {classes - 1} here."
-        ) from error
-
-
 @composite(export=F)
 def nll_loss(
     input,
@@ -115,22 +99,10 @@ def nll_loss(
     _check_class_target(input, target, weight, input.size(dim))
     flat = input.dim() == 1 and target.dim() == 1
     target = target.squeeze(0) if flat else target
-    loss, total = _nll(flat_beyond(input), target.to(int64), weight, ignore_index, dim)
+    loss, total = likelihoods(flat_beyond(input), target.to(int64), weight, ignore_index, dim)
     if reduction == "none":
         return loss.unsqueeze(0) if flat else loss
     return loss.sum() / total if reduction == "mean" else loss.sum()
-
-
-def _nll(input, target, weight, ignore_index, dim):
-    """The loss of each target, and what the mean is divided by."""
-    ignored = target == ignore_index
-    target = target.masked_fill(ignored, 0)
-    loss = -_of_targets(input, target, dim)
-    if weight is None:
-        return loss.masked_fill(ignored, 0), (~ignored).sum()
-    weights = weight.index_select(0, target.reshape(-1)).reshape(target.shape)
-    weights = weights.masked_fill(ignored, 0)
-    return loss.masked_fill(ignored, 0) * weights, weights.sum()
 
 
 @composite(export=F)
@@ -179,17 +151,17 @@ def cross_entropy(
         message = "ignore_index is not supported for floating point target"
         check(ignore_index < 0, RuntimeError, message)
         return _with_probabilities(input, target, weight, reduction, label_smoothing, dim)
+    if is_one_op(input, weight):
+        _check_class_shapes(input, target)
+        _check_class_target(input, target, weight, input.size(dim))
+        smoothing = max(float(label_smoothing), 0.0)
+        return class_loss(input, target, weight, ignore_index, smoothing, reduction)[0]
     logarithm = input.log_softmax(dim)
     if label_smoothing <= 0.0:
         return nll_loss(logarithm, target, weight, ignore_index=ignore_index, reduction=reduction)
     _check_class_shapes(input, target)
     _check_class_target(input, target, weight, input.size(dim))
-    return _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim)
-
-
-def _along(weight, ndim, dim):
-    """A vector of weights, shaped to multiply along `dim`."""
-    return weight.view(*(-1 if d == dim else 1 for d in range(ndim)))
+    return smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim)
 
 
 def _with_probabilities(input, target, weight, reduction, label_smoothing, dim):
@@ -206,29 +178,11 @@ def _with_probabilities(input, target, weight, reduction, label_smoothing, dim):
         target = target * (1 - label_smoothing) + label_smoothing / classes
     logarithm = input.log_softmax(dim)
     if weight is not None:
-        logarithm = logarithm * _along(weight, input.dim(), dim)
+        logarithm = logarithm * along(weight, input.dim(), dim)
     loss = -(logarithm * target)
     if reduction == "none":
         return loss.sum(dim)
     return loss.sum() / (input.numel() // classes) if reduction == "mean" else loss.sum()
-
-
-def _smoothed(logarithm, target, weight, ignore_index, reduction, label_smoothing, dim):
-    """Classes mixed with the uniform distribution: the two losses are averages of their own."""
-    squeezed = logarithm.dim() == 1 and target.dim() == 1
-    target = (target.squeeze(0) if squeezed else target).to(int64)
-    likelihood, total = _nll(logarithm, target, weight, ignore_index, dim)
-    weighted = logarithm
-    if weight is not None:
-        weighted = logarithm * _along(weight, logarithm.dim(), dim)
-    smooth = -weighted.sum(dim)
-    smooth = smooth.masked_fill(target == ignore_index, 0)
-    share = label_smoothing / logarithm.size(dim)
-    if reduction == "none":
-        loss = likelihood * (1 - label_smoothing) + smooth * share
-        return loss.unsqueeze(0) if squeezed else loss
-    loss = likelihood.sum() * (1 - label_smoothing) + smooth.sum() * share
-    return loss / total if reduction == "mean" else loss
 
 
 @composite(export=F)

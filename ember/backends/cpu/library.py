@@ -27,6 +27,7 @@ MODULES = (
     "segments",
     "ctc",
     "recurrent",
+    "class_losses",
 )
 _found: dict[str, Callable[..., Any]] = {}
 

@@ -161,7 +161,8 @@ def recurrent(
     rows, batch = len(gates), len(states[0])
     if b_ih is not None:
         gates += b_ih if cell.state_slopes else b_ih + b_hh
-    output = np.empty((rows, width), gates.dtype)
+    shaped = np.empty((*input.shape[:-1], width), gates.dtype)
+    output = shaped.reshape(rows, width)
     by_state = np.empty((batch, len(w_hh)), gates.dtype)
     current = dict(zip("hc", [np.array(s, order="C") for s in states]))
     whole = {"y": output, **_parts("x", gates, width)}
@@ -182,7 +183,6 @@ def recurrent(
     for begin, end in _steps(input, sizes, reverse):
         np.matmul(h[: end - begin], turned, out=by_state[: end - begin])
         step(begin, end)
-    shaped = output.reshape(*input.shape[:-1], width)
     return (shaped, *current.values(), *((kept, before) if keep else ()))
 
 
@@ -221,7 +221,9 @@ def recurrent_backward(
         step(begin, end)
         np.matmul(by_state[begin:end], w_hh, out=last[0][: end - begin])
     last[0] += current["gh"]
-    made = (slopes @ w_ih).reshape(input.shape) if wants_input else np.empty(0, kept.dtype)
+    made = np.empty(input.shape if wants_input else 0, kept.dtype)
+    if wants_input:
+        np.matmul(slopes, w_ih, out=made.reshape(rows, -1))
     weights = (slopes.T @ _rows(input), by_state.T @ before[:, :width])
     biases = (slopes.sum(0), by_state.sum(0)) if biased else ()
     return (made, *weights, *biases, *last)

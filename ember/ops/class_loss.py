@@ -1,0 +1,70 @@
+"""Cross-entropy of a batch of scores against classes as one op, on the CPU."""
+
+from ember.backends.library import Library
+from ember.core import engine, modes
+from ember.core.dispatch import needs_grad
+from ember.core.node import edge_of
+from ember.core.registry import library_op
+from ember.core.second_order import AliasBackward0
+from ember.core.tensor import connected
+from ember.dtypes import float32, float64
+from ember.ops.negative_log_likelihood import composed_cross_entropy
+
+
+def is_one_op(input, weight):
+    """Whether the loss of these scores runs as one op: a batch on the CPU, in single or double
+    precision, outside of transforms, with weights that no gradient is for."""
+    return (
+        input.dim() >= 2
+        and input.device.type == "cpu"
+        and input.dtype in (float32, float64)
+        and not modes.state.levels
+        and input.numel() > 0
+        and (weight is None or not needs_grad(weight))
+    )
+
+
+@library_op(Library.cross_entropy)
+def class_loss(input, target, weight, ignore_index, smoothing, reduction):
+    """The loss, and what its gradient needs: two numbers a row, and what the mean is divided by."""
+    spec = input.spec
+    shape = tuple(target.shape) if reduction == "none" else ()
+    return spec.with_shape(shape), spec.with_shape((2, target.numel())), spec.with_shape(())
+
+
+@library_op(Library.cross_entropy_backward)
+def class_loss_backward(g, input, target, weight, kept, total, ignore_index, smoothing, reduction):
+    """The gradient by the scores."""
+    return input.spec.with_shape(tuple(input.shape))
+
+
+def _gradient(g, input, target, weight, ignore_index, smoothing, reduction, result):
+    absent = [None] * (1 if weight is None else 2)
+    if modes.state.grad or modes.state.levels:
+        settings = (target, weight, ignore_index, smoothing, reduction)
+        return (_composed_gradient(g[0], input, *settings), *absent)
+    kept, total = result
+    settings = (ignore_index, smoothing, reduction)
+    return (class_loss_backward(g[0], input, target, weight, kept, total, *settings), *absent)
+
+
+class_loss.grad = _gradient
+class_loss.saved_results = slice(1, None)
+
+
+def _composed_gradient(g, input, target, weight, ignore_index, smoothing, reduction):
+    """The gradient of the composition, which can be derived again."""
+    recording = modes.state.grad
+    with modes.enable_grad():
+        node = AliasBackward0((edge_of(input),), (input._array.spec,))
+        scores = connected(input._array, node)
+        loss = composed_cross_entropy(scores, target, weight, ignore_index, reduction, smoothing)
+    (found,) = engine.run(
+        [edge_of(loss)],
+        [g],
+        retain_graph=recording,
+        create_graph=recording,
+        inputs=[edge_of(scores)],
+        accumulate=False,
+    )
+    return found
