@@ -50,7 +50,9 @@ def get_num_threads() -> int:
 
 
 def set_num_threads(threads: int) -> None:
-    """Let kernels and products of matrices use so many threads. RuntimeError unless it is a positive integer.
+    """Let kernels and products of matrices use so many threads.
+
+    RuntimeError unless it is a positive integer.
 
     >>> import ember as torch
     >>> torch.set_num_threads(1)

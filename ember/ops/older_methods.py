@@ -18,8 +18,8 @@ INSTEAD = {
     "arguments.",
     "matrix_rank": "Please use the `torch.linalg.matrix_rank` function instead. The parameter "
     "'symmetric' was renamed in `torch.linalg.matrix_rank()` to 'hermitian'.",
-    "solve": "`torch.solve` is deprecated in favor of `torch.linalg.solve`, which has its arguments "
-    "reversed and does not return the LU factorization.",
+    "solve": "`torch.solve` is deprecated in favor of `torch.linalg.solve`, which has its "
+    "arguments reversed and does not return the LU factorization.",
     "symeig": "Use `torch.linalg.eigvalsh` and `torch.linalg.eigh`, which read the lower triangle "
     "by default.",
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from ember.core.factory import shape_of
 from ember.core.levels import LevelArray
-from ember.core.registry import FUNCTION, METHOD, composite, install_method
+from ember.core.registry import FUNCTION, METHOD, composite
 from ember.core.registry import view as view_op
 from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import INTEGERS

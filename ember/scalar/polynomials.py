@@ -91,7 +91,8 @@ def chebyshev_u(x: Any, n: Any) -> Vector:
 
     def inside(angle: Vector, n: Vector, x: Vector) -> Vector:
         sine, turned = np.sin(angle), (n + 1) * angle
-        return np.where(sine != 0, np.sin(turned) / sine, (n + 1) * np.cos(turned) / x)
+        found: Vector = np.where(sine != 0, np.sin(turned) / sine, (n + 1) * np.cos(turned) / x)
+        return found
 
     return _chebyshev(
         x, n, first=lambda x: x + x, least=8, inside=inside, at_one=_next, at_minus_one=_next
@@ -103,7 +104,8 @@ def chebyshev_v(x: Any, n: Any) -> Vector:
 
     def inside(angle: Vector, n: Vector, x: Vector) -> Vector:
         half = angle / 2
-        return np.cos((n + x.dtype.type(0.5)) * angle) / np.cos(half)
+        found: Vector = np.cos((n + x.dtype.type(0.5)) * angle) / np.cos(half)
+        return found
 
     return _chebyshev(
         x, n, first=lambda x: x + x - 1, least=8, inside=inside, at_one=_one, at_minus_one=_odd
@@ -115,7 +117,8 @@ def chebyshev_w(x: Any, n: Any) -> Vector:
 
     def inside(angle: Vector, n: Vector, x: Vector) -> Vector:
         half = angle / 2
-        return np.sin((n + x.dtype.type(0.5)) * angle) / np.sin(half)
+        found: Vector = np.sin((n + x.dtype.type(0.5)) * angle) / np.sin(half)
+        return found
 
     return _chebyshev(
         x, n, first=lambda x: x + x + 1, least=8, inside=inside, at_one=_odd, at_minus_one=_one

@@ -69,18 +69,18 @@ def _endings(
     steps, batch, _ = log_probs.shape
     width = labels.shape[1]
     emitted = np.take_along_axis(log_probs, labels[None], 2)
-    beta = np.full((steps, batch, width + 2), NOTHING, log_probs.dtype)
+    beta: Array = np.full((steps, batch, width + 2), NOTHING, log_probs.dtype)
     place, last = np.arange(width), 2 * target_lengths[:, None]
     is_end = (place == last) | (place == last - 1)
     leaps = np.zeros((batch, width), bool)
     leaps[:, :-2] = may_skip[:, 2:]
     for t in reversed(range(steps)):
         if t + 1 < steps:
-            after = beta[t + 1]
+            after: Array = beta[t + 1]
             leap = np.where(leaps, after[:, 2:], NOTHING)
             own = _log_sum(after[:, :-2], after[:, 1:-1], leap) + emitted[t]
             beta[t, :, :-2] = np.where((t < input_lengths - 1)[:, None], own, NOTHING)
-        ends = is_end & (t == input_lengths - 1)[:, None]
+        ends = is_end & np.equal(t, input_lengths - 1)[:, None]
         beta[t, :, :-2] = np.where(ends, emitted[t], beta[t, :, :-2])
     return beta[:, :, :-2]
 
@@ -105,6 +105,8 @@ def _exp(x: Array) -> Array:
 def _rounded(function: Any, x: Array) -> Array:
     """A float32 function rounded once, from float64."""
     if x.dtype != np.float32:
-        return function(x)  # type: ignore[no-any-return]
+        rounded: Array = function(x)
+        return rounded
     with np.errstate(over="ignore"):
-        return function(x.astype(np.float64)).astype(np.float32)  # type: ignore[no-any-return]
+        rounded = function(x.astype(np.float64)).astype(np.float32)
+    return rounded
