@@ -34,6 +34,10 @@ template <class To, class From> static To bits_as(From x) {
   memcpy(&y, &x, sizeof y);
   return y;
 }
+#define __fmaf_rn fmaf
+#define __fmul_rn(x, y) ((float)(x) * (float)(y))
+#define __fadd_rn(x, y) ((float)(x) + (float)(y))
+#define __fsqrt_rn sqrtf
 #define __float_as_uint(x) bits_as<unsigned>(x)
 #define __uint_as_float(x) bits_as<float>(x)
 #define __longlong_as_double(x) bits_as<double>(x)
@@ -70,6 +74,7 @@ class Emulator:
     def __init__(self, folder, count=1, memory=1 << 30):
         self.folder, self.number, self.total = folder, count, memory
         self.blocks, self.opened, self.launches = {}, set(), 0
+        self.tape = None  # what is captured
 
     def count(self):
         return self.number
@@ -119,17 +124,38 @@ class Emulator:
         return self.total - sum(b.nbytes for b in self.blocks.values())
 
     def upload(self, index, address, host):
-        assert host.flags.c_contiguous
+        assert host.flags.c_contiguous and self.tape is None
         ctypes.memmove(address, host.ctypes.data, host.nbytes)
 
     def download(self, index, address, host):
+        assert self.tape is None
         ctypes.memmove(host.ctypes.data, address, host.nbytes)
 
     def copy(self, index, target, source, nbytes):
-        ctypes.memmove(target, source, nbytes)
+        self.work(lambda: ctypes.memmove(target, source, nbytes))
 
     def clear(self, index, address, value, nbytes):
-        ctypes.memset(address, value, nbytes)
+        self.work(lambda: ctypes.memset(address, value, nbytes))
+
+    def work(self, piece):
+        if self.tape is None:
+            piece()
+        else:
+            self.tape.append(piece)
+
+    def begin_capture(self, index):
+        self.tape = []
+
+    def end_capture(self, index):
+        tape, self.tape = self.tape, None
+        return tape
+
+    def launch_graph(self, index, graph):
+        for piece in graph:
+            piece()
+
+    def forget_graph(self, graph):
+        graph.clear()
 
     def compile(self, index, source):
         return EmulatedFunction(self, adapted(source))
@@ -146,7 +172,7 @@ class EmulatedFunction:
             path = os.path.join(driver.folder, f"{name}.{os.getpid()}.cpp")
             with open(path, "w") as file:
                 file.write(source)
-            command = [COMPILER, "-O1", "-w", "-std=c++17", "-shared", "-fPIC", path, "-o"]
+            command = [COMPILER, "-O1", "-w", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", path, "-o"]
             done = subprocess.run([*command, path + ".so"], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[:3000]
             os.replace(path + ".so", library)
@@ -161,6 +187,9 @@ class EmulatedFunction:
 
     def launch(self, grid, threads, arguments, shared=0):
         self.driver.launches += 1
+        self.driver.work(lambda: self.now(grid, list(arguments)))
+
+    def now(self, grid, arguments):
         for place, value in zip(self.places, arguments, strict=True):
             place.value = value
         self.run(ctypes.c_uint(grid[1]), self.table)

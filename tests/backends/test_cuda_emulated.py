@@ -169,11 +169,61 @@ import json
 torch.manual_seed(5)
 drawn = [torch.randn(3, device="cuda"), torch.rand(2, 2, device="cuda"),
          torch.randint(0, 100, (3,), device="cuda"), torch.randperm(5, device="cuda")]
-print(json.dumps([d.tolist() for d in drawn]))
+def empty(*shape, dtype=torch.float32):
+    return torch.empty(shape, dtype=dtype, device="cuda")
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+    e = lambda: empty(7, 9, dtype=dtype)
+    drawn += [e().uniform_(), e().uniform_(-3, 0.1), e().normal_(), e().normal_(2, 3),
+              e().bernoulli_(0.3), e().random_(), e().random_(-7, 1000), e().exponential_(3),
+              e().geometric_(0.2), e().log_normal_(0, 1), e().cauchy_(1, 2)]
+for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool):
+    e = lambda: empty(37, dtype=dtype)
+    drawn += [e().random_(), e().random_(0, 2), e().bernoulli_(0.5)]
+drawn += [empty(5, dtype=torch.int64).random_(-(1 << 40), 1 << 50), empty(11, 5).t().normal_(),
+          torch.view_as_real(torch.randn(5, 3, dtype=torch.complex64, device="cuda"))]
+probabilities = torch.linspace(0, 1, 40, device="cuda")
+drawn += [torch.bernoulli(probabilities), empty(3, 40).bernoulli_(probabilities.double())]
+drawn += [torch.nn.functional.dropout(torch.ones(50, device="cuda"), 0.3)]
+drawn += [torch.rand(3, device="cuda")]
+print(json.dumps([d.float().cpu().tolist() for d in drawn]))
 """
     simulated = "import ember as torch\ntorch.cuda.simulate(1)\n" + code
     done = subprocess.run([sys.executable, "-c", simulated], capture_output=True, text=True)
     assert json.loads(run(folder, code)) == json.loads(done.stdout)
+
+
+def test_a_graph_draws_new_numbers_at_each_launch(folder):
+    run(
+        folder,
+        """
+def step(x):
+    y = torch.nn.functional.dropout(x, 0.5) * 2 + torch.rand_like(x)
+    return y * 3 + torch.randn_like(x)
+
+x = torch.ones(100, device="cuda")
+torch.manual_seed(3)
+wanted = [step(x).tolist() for _ in range(6)]
+again = torch.compile(step)
+torch.manual_seed(3)
+assert [again(x).tolist() for _ in range(6)] == wanted
+assert torch.cuda.default_generators[0].get_offset() == 6 * 3 * 4
+""",
+    )
+
+
+def test_probabilities_are_checked_when_something_is_read(folder):
+    run(
+        folder,
+        """
+drawn = torch.bernoulli(torch.tensor([0.5, 1.5], device="cuda"))
+try:
+    drawn.cpu()
+except RuntimeError as error:
+    assert "Expected p_in >= 0 && p_in <= 1" in str(error)
+else:
+    raise AssertionError("no error")
+""",
+    )
 
 
 def test_memory_is_pooled_counted_and_full_in_the_end(folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember.backends.base import Backend, Queue, register
+from ember.backends.cuda.draws import CudaPhilox
 from ember.backends.cuda.driver import Driver, load_bindings
 from ember.backends.cuda.kernels import CudaKernels
 from ember.backends.cuda.memory import CudaMemory
@@ -69,6 +70,10 @@ class CudaBackend(Backend):
     def queue(self, index: int) -> CudaQueue:
         """The queue of a device."""
         return self.queues[index]
+
+    def random_source(self, seed: int) -> CudaPhilox:
+        """The stream of random numbers of a generator."""
+        return CudaPhilox(seed)
 
     def uuid(self, index: int) -> str:
         """A GPU's identifier."""

@@ -24,6 +24,7 @@ class GraphSegment:
         self.runs = 0
         self.graph: Any = None
         self.held: list[tuple[int, int, int]] = []
+        self.drawn: list[list[Any]] = []  # streams of random numbers, their state here, fills
         self.doubtful = False
         self.refusal: str | None = None  # why the steps are not a graph
 
@@ -36,13 +37,31 @@ class GraphSegment:
             for step in self.steps:
                 step()
             return
+        self.launch()
+
+    def launch(self) -> None:
+        """Do what was written down, with new random numbers."""
+        for source, buffer, count in self.drawn:
+            self.memory.kernels.put_state(buffer.address, source.initial, source.offset)
+            source.graph_advance(count)
         self.driver.launch_graph(self.memory.index, self.graph)
         self.memory.doubtful = self.memory.doubtful or self.doubtful
+
+    def draw(self, source: Any) -> tuple[int, int, int]:
+        """Where a captured fill finds seed and offset of its stream, and 0 and its offset behind
+        that."""
+        for entry in self.drawn:
+            if entry[0] is source:
+                entry[2] += 1
+                return entry[1].address, 0, 4 * (entry[2] - 1)
+        buffer = self.memory.allocate(16)
+        self.drawn.append([source, buffer, 1])
+        return buffer.address, 0, 0
 
     def _capture(self) -> None:
         driver, memory = self.driver, self.memory
         driver.synchronize(memory.index)
-        before, memory.held, memory.doubtful = memory.doubtful, self.held, False
+        before, memory.segment, memory.doubtful = memory.doubtful, self, False
         driver.begin_capture(memory.index)
         try:
             for step in self.steps:
@@ -53,7 +72,7 @@ class GraphSegment:
             self.graph = driver.end_capture(memory.index)
         except Exception as error:
             self.refusal = self.refusal or f"{type(error).__name__}: {error}"
-        memory.held = None
+        memory.segment = None
         self.doubtful, memory.doubtful = memory.doubtful, before or memory.doubtful
         if self.refusal is not None:
             self._release()

@@ -14,6 +14,7 @@ from ember.backends.cpu.kernels import CpuKernels, arithmetic_type
 from ember.backends.cuda import library
 from ember.backends.cuda.arrays import LARGEST, DeviceArrays, address, is_large
 from ember.backends.cuda.cudnn import Cudnn
+from ember.backends.cuda.draws import STATE, CudaPhilox, is_drawn
 from ember.backends.cuda.driver import Driver, KernelFunction
 from ember.backends.cuda.graphs import GraphSegment
 from ember.backends.cuda.memory import CudaMemory
@@ -74,11 +75,24 @@ class CudaKernels(DeviceArrays, base.Kernels):
         self.driver.download(self.index, self._flag[0].address, word)
         if word[0]:
             self.driver.clear(self.index, self._flag[0].address, 0, 4)
+            if word[0] == 2:
+                raise AcceleratorError(
+                    "CUDA error: device-side assert triggered: Expected p_in >= 0 && p_in <= 1 to "
+                    "be true, but got false: a probability before this line was none."
+                )
             raise AcceleratorError(
                 "CUDA error: device-side assert triggered: an index was out of bounds in an "
                 "indexing, gather, scatter or embedding op before this line. Run the step on the "
                 "CPU to see which one: there the error names the index and the dimension."
             )
+
+    def put_state(self, address: int, seed: int, offset: int) -> None:
+        """Write where a stream of random numbers is into the GPU's memory."""
+        function = self.texts.get(STATE)
+        if function is None:
+            function = self.driver.compile(self.index, STATE).prepare(["p", "p", "p"])
+            self.texts[STATE] = function
+        function.launch((1, 1), 32, [address, seed, offset])
 
     def cudnn(self) -> Cudnn:
         """cuDNN, loaded at the first convolution."""
@@ -127,9 +141,11 @@ class CudaKernels(DeviceArrays, base.Kernels):
                     if array is not out:
                         self.copy(out, array)
 
-        bound.on_device = isinstance(call, (MapCall, ReduceCall, LibraryCall)) and not getattr(
-            runner, "by_host", False
-        )
+        if len(operands) > 1 and isinstance(operands[1], CudaPhilox):
+            bound.on_device = is_drawn(operands[0], operands[2], operands[3:])
+        else:
+            known = isinstance(call, (MapCall, ReduceCall, LibraryCall))
+            bound.on_device = known and not getattr(runner, "by_host", False)
         return bound  # type: ignore[no-any-return]
 
     def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any]:

@@ -58,7 +58,7 @@ class CudaMemory(Memory):
         self.allocations = self.frees = self.retries = self.out_of_memories = 0
         self.limit = 1.0
         self.kernels: Any = None
-        self.held: list[tuple[int, int, int]] | None = None
+        self.segment: Any = None  # the graph being captured: blocks given back stay its own
         self.doubtful = False  # whether an index may have been out of range
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
@@ -115,8 +115,8 @@ class CudaMemory(Memory):
     def put_back(self, address: int, size: int, nbytes: int) -> None:
         """Keep a block for the next allocation of its size; one that a graph being captured uses
         stays the graph's."""
-        if self.held is not None:
-            self.held.append((address, size, nbytes))
+        if self.segment is not None:
+            self.segment.held.append((address, size, nbytes))
             return
         self.free.setdefault(size, []).append(address)
         self.allocated -= size
