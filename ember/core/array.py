@@ -3,6 +3,7 @@ kernel/array.py."""
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,12 @@ from ember.dtypes import from_numpy_dtype
 from ember.errors import check
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec, spec_of, wrap
 from ember.layout import Shape, contiguous_strides
+from ember.source_lines import user_line
 
 __all__ = ["Array", "Spec", "Storage", "contiguous_spec", "spec_of", "wrap"]
+
+# where what is on a device was moved there, for errors; only programs with GPUs write it
+moved_at: weakref.WeakKeyDictionary[Storage, tuple[str, int]] = weakref.WeakKeyDictionary()
 
 
 def storage_of(nbytes: int, device: Device) -> Storage:
@@ -157,6 +162,8 @@ def to_device(
             base.copy_bytes(packed.storage, target.storage, blocking=blocking)
         else:
             executor_slot[0].transfer(packed.storage, target.storage, base.copy_bytes)
+        if source.numel > 1:  # a number goes along wherever it is
+            moved_at[target.storage] = user_line()
     return target
 
 

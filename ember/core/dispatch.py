@@ -7,6 +7,7 @@ keyed by the interned specs of the arguments.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -102,10 +103,11 @@ def mismatch(name: str, operands: Sequence[tuple[str, Tensor]]) -> DeviceMismatc
         f"{n} {list(t._array.spec.shape)} is on {t._array.spec.device}" for n, t in operands
     )
     stray = next(n for n, t in operands if t._array.spec.device is not target)
+    explain = importlib.import_module("ember.devices.mismatch").explain  # loads with an error
     return DeviceMismatchError(
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{places[0]} and {places[1]}! (when checking arguments of {name}: {who}). Move it first, "
-        f"for example {stray} = {stray}.to('{target}')."
+        f"for example {stray} = {stray}.to('{target}').{explain(operands, target)}"
     )
 
 

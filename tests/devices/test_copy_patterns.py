@@ -69,9 +69,9 @@ def test_modules_calls_and_steps(tmp_path):
     assert (weights["call"], weights["count"]) == ("Module.cuda", 2)
     assert by_place[22, ""]["call"] == "item"
     assert len(found["steps"]) == 3
-    # each step has x, the result of layers[1] and a gradient, 8 floats each; the first the weights
+    # 8 floats each: x, the result of layers[1], two gradients; and first the weights
     into = [step["host to device"]["bytes"] for step in found["steps"]]
-    assert into == [24 + 96, 96, 96]
+    assert into == [24 + 128, 128, 128]
 
 
 def test_steps_by_hand_count_instead_of_optimizers():
