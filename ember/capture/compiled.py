@@ -128,6 +128,7 @@ class Captured:
         recording = Recording(Guard(leaves, structure, reached))
         recorder = Recorder(self.strict)
         recorder.before_host = lambda: _setter(grads_of(reached.leaves))
+        recorder.leaves = frozenset(map(id, reached.leaves))
         arguments = _argument_storages(recorder, leaves)
         recording.eager = _refusal(leaves, reached)
         if recording.eager is not None:
@@ -138,7 +139,9 @@ class Captured:
             result = self.function(*args, **kwargs)
         finally:
             set_executor(outer)
-        recording.eager = recorder.broken or reached.changed()
+        if recorder.postponed:
+            return result
+        recording.eager = recorder.broken or recorder.refusal or reached.changed()
         if recording.eager is None and not recorder.instructions:
             recording.eager = "it has no work for a device"
         if recording.eager is None:
@@ -162,6 +165,7 @@ class Captured:
         """Make the program of a recording; why not, if it cannot be."""
         known = {id(t._array.storage) for t in reached.tensors}
         known |= {id(t.grad._array.storage) for t in reached.leaves if t.grad is not None}
+        known |= recorder.held
         for number, storage in recorder.outside.items():
             expected = number in arguments or number in recorder.constants
             if not expected and id(storage) not in known and storage.device is not META:
@@ -185,6 +189,7 @@ class Captured:
             for kind, value in recording.outputs
         ]
         recorder.consumed.clear()
+        recording.guard.checks, recording.guard.tape = recorder.checks, recording.program.tape
         recording.grads = grads_of(reached.leaves)
         recording.references = [
             sys.getrefcount(grad) if grad is not None else 0 for _, grad in recording.grads

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import collections
 import types
+from collections.abc import Callable
 from typing import Any
 
 from ember.core import modes
+from ember.core.cells import Tape
 from ember.core.tensor import Tensor
 from ember.nn.modules.module import Module
 from ember.pytree import tree_flatten
@@ -58,6 +60,8 @@ class Reached:
         self.facts = [(m, module_facts(m)) for m in self.modules]
         self.facts += [(o, object_facts(o)) for o in self.objects if not hasattr(o, "param_groups")]
         self.leaves = [t for t in self.tensors if t.requires_grad and t.is_leaf]
+        groups = [g for o in self.objects for g in getattr(o, "param_groups", ())]
+        self.options = [(g, dict(g)) for g in groups if isinstance(g, dict)]
 
     def _look_into(self, function: Any, seen: set[int]) -> None:
         """The closure and the globals of a function, and of the functions among them."""
@@ -91,6 +95,9 @@ class Reached:
         for owner, facts in self.facts:
             if facts_of(owner) != facts:
                 return f"it changes an attribute of a {type(owner).__name__}"
+        for group, options in self.options:
+            if len(group) != len(options) or any(group[k] is not v for k, v in options.items()):
+                return "it changes an option of an optimizer"
         return None
 
     def has_hooks(self) -> bool:
@@ -150,6 +157,8 @@ class Guard:
         self.facts = reached.facts
         self.tensors = [(t, t._array.storage, t._requires_grad) for t in reached.tensors]
         self.grads = [(t, t.grad is None) for t in reached.leaves]
+        self.checks: list[Callable[[], bool]] = []  # of optimizers
+        self.tape: Tape | None = None
 
     def fails(self, leaves: list[Any], structure: Any) -> str | None:
         """What is not as it was, or None."""
@@ -179,6 +188,10 @@ class Guard:
         for tensor, missing in self.grads:
             if (tensor.grad is None) is not missing:
                 return "gradients were there, or were not, before the call"
+        if not all(check() for check in self.checks):
+            return "an optimizer has other groups, options, hooks or state"
+        if self.tape is not None and not self.tape.run():
+            return "numbers of an optimizer decide otherwise"
         return None
 
 

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import kernels_of
+from ember.backends.cpu.binding import bind
 from ember.backends.cpu.errstate import enter, leave
+from ember.backends.cpu.kernels import CpuKernels
 from ember.capture.recorder import Instruction, Place, Recorder
 from ember.core.array import storage_of
+from ember.core.cells import Cell
 from ember.kernel.array import Array, Storage
+from ember.kernel.number import Slot, called_with, has_slots
 
 Step = Callable[[], Any]
 ALIGNMENT = 64
@@ -42,6 +46,8 @@ class Program:
             alive = reference()
             if number not in self.storages and alive is not None:
                 self.storages[number] = alive
+        self.tape = recorder._tape
+        self.slots: dict[int, Slot] = {}  # of the numbers that are asked for at each run
         self.planned_bytes = 0
         self._plan(instructions)
         self.restored = [
@@ -59,6 +65,9 @@ class Program:
 
     def run(self) -> None:
         """Do it all again."""
+        values = self.tape.values
+        for position, slot in self.slots.items():
+            slot.set(values[position])
         token = enter()
         try:
             for storage, values in self.restored:
@@ -144,6 +153,8 @@ class Program:
     def _operand(self, operand: Any) -> Any:
         if isinstance(operand, Place):
             return self.array(operand)
+        if isinstance(operand, Cell):
+            return self.slots.setdefault(operand.position, Slot(float(operand)))
         if isinstance(operand, (tuple, list)) and places_in(operand):
             return type(operand)(self._operand(o) for o in operand)
         return operand
@@ -157,11 +168,33 @@ class Program:
             return lambda: now(source, target)
         arrays = tuple(self.array(o) for o in outs)
         if kind == "fill":
-            return lambda: now(arrays[0], call)
+            return called_with(now, (arrays[0], self._operand(call)))
         given = tuple(self._operand(o) for o in operands)
         if kind == "copy":
             return lambda: now(arrays[0], given[0])
-        return kernels_of(arrays[0].spec.device).bind(call, given, arrays, now)
+        kernels = kernels_of(arrays[0].spec.device)
+        if has_slots(given):
+            return _with_numbers(kernels, call, given, arrays, now)
+        return kernels.bind(call, given, arrays, now)
+
+
+def _with_numbers(
+    kernels: Any, call: Any, given: tuple[Any, ...], outs: tuple[Array, ...], runner: Any
+) -> Step:
+    """A call some of whose numbers change, on a device whose memory the host sees."""
+    shorter = bind(call, given, outs) if isinstance(kernels, CpuKernels) else None
+    if shorter is not None:
+        return shorter
+    step = called_with(runner, given)
+    if call.writes:
+        return step
+
+    def copied() -> None:
+        made = step()
+        for out, array in zip(outs, made if len(outs) > 1 else (made,), strict=True):
+            kernels.copy(out, array)
+
+    return copied
 
 
 def _extent(spec: Any) -> int:

@@ -7,8 +7,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ember.core.cells import Cell, Tape
 from ember.core.executor import Executor
+from ember.core.history import check_write, written
 from ember.core.node import AccumulateGrad
+from ember.core.tensor import Tensor
 from ember.kernel.array import Array, Spec, Storage
 from ember.kernel.call import Call
 from ember.source_lines import user_line
@@ -50,6 +53,14 @@ class Recorder(Executor):
         self.broken: str | None = None
         self.before_host: Callable[[], Any] = lambda: None
         self.consumed: set[Any] = set()  # nodes of graphs that a backward pass has used up
+        self.leaves: frozenset[int] = frozenset()  # ids of tensors whose gradients are looked after
+        self.held: set[int] = set()  # ids of storages that a check watches over
+        self.checks: list[Callable[[], bool]] = []  # whether a replay is right, besides the guard
+        self.postponed = False  # whether the next call is to be recorded instead
+        self._tape = Tape()
+        self._counted: dict[int, int] = {}
+        self._leaders: dict[Any, Any] = {}
+        self._advances: list[tuple[Any, Storage, int]] = []
         self._numbers: dict[int, int] = {}
         self._paused = False
 
@@ -160,6 +171,59 @@ class Recorder(Executor):
             self._paused = False
         self.instructions.append(Instruction("host", function, (before,), ()))
         return made
+
+    @property
+    def tape(self) -> Any:
+        """Where an optimizer's numbers are written down; None while nothing is."""
+        return None if self._idle else self._tape
+
+    @property
+    def refusal(self) -> str | None:
+        """Why numbers of optimizers cannot be followed."""
+        return self._tape.refusal
+
+    def is_steady(self, storage: Storage) -> bool:
+        """Whether a storage was there before the recording, which has not written to it so far: a
+        replay may read it before it begins."""
+        number = self.number(storage)
+        return number not in self.written and not self.born[number]
+
+    def advanced(self, step: Tensor) -> Cell:
+        """Add 1 to a counter, now and at each replay; the number that it reaches.
+
+        Counters that agree have one cell, and a check that they still agree.
+        """
+        check_write(step)
+        storage, host = step._array.storage, step._array.host()
+        number = self.number(storage)
+        count = self._counted[number] = self._counted.get(number, 0) + 1
+        start = float(host) + 1 - count
+        leader = self._leaders.setdefault((start, count), host)
+        if leader is not host and count == 1:
+            self.checks.append(lambda: bool(leader.item() == host.item()))
+        key = ("count", id(leader), count)
+        cell = self._tape.cell(key, start + count, lambda values: float(leader.item() + count))
+        host += 1
+        written(step)
+        self._advances.append((host, storage, cell.position))
+        return cell
+
+    def step_over(self) -> None:
+        """Let a replay advance here the counters that were advanced since the last time."""
+        advances, self._advances, tape = self._advances, [], self._tape
+
+        def advance() -> None:
+            values = tape.values
+            for host, storage, position in advances:
+                host.fill(values[position])
+                storage.version += 1
+
+        if advances and not self._idle:
+            self.instructions.append(Instruction("host", advance, (None,), ()))
+
+    def put_off(self, reason: str) -> None:
+        """Record the next call instead of this one."""
+        self.broken, self.postponed = reason, True
 
     def give_up(self, reason: str) -> None:
         """Stop recording; RuntimeError where the caller asked for a whole graph."""

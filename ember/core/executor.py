@@ -49,6 +49,8 @@ class Executor:
     """The default: do everything at once. A recorder or a deferred queue replaces what it wants to
     know of."""
 
+    tape: Any = None  # where numbers may be cells, which a replay asks for again (core/cells.py)
+
     def run(self, call: Call, runner: Runner, operands: tuple[Any, ...]) -> Any:
         """The array, or arrays, that the call makes of its operands."""
         return runner(*operands)

@@ -33,6 +33,8 @@ class Adagrad(ParameterwiseOptimizer):
     -0.5
     """
 
+    _is_recordable = True
+
     _later_options = (
         ("foreach", None),
         ("maximize", False),

@@ -38,6 +38,8 @@ class Adam(ParameterwiseOptimizer):
     -0.5
     """
 
+    _is_recordable = True
+
     _later_options = (
         ("amsgrad", False),
         ("maximize", False),

@@ -23,6 +23,8 @@ class AdamW(Adam):
     0.01
     """
 
+    _is_recordable = True
+
     def __init__(
         self,
         params: ParamsT,

@@ -14,7 +14,7 @@ from ember.core.hooks import RemovableHandle
 from ember.core.modes import enable_grad, no_grad, set_grad_enabled
 from ember.core.tensor import Tensor
 from ember.errors import check
-from ember.optim import checkpoint
+from ember.optim import checkpoint, recorded
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -264,6 +264,12 @@ class Optimizer:
         def hooked_step(*args: Any, **kwargs: Any) -> Any:
             recording = current_executor()
             if recording is not None:  # a replay steps anew: its numbers change
+                self, *rest = args
+                hooks = (self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks)
+                shared = (_global_optimizer_pre_hooks, _global_optimizer_post_hooks)
+                if recorded.is_followed(recording, self, (*hooks, *shared, rest, kwargs)):
+                    self._follow_parameters()
+                    return recorded.step(recording, self)
                 return recording.host_call(lambda: stepped(*args, **kwargs))
             return stepped(*args, **kwargs)
 

@@ -108,7 +108,11 @@ class ParameterwiseOptimizer(Optimizer):
 
 def advanced(step: Tensor) -> float:
     """Add 1 to a counter and read it; on the CPU in its memory, which is quicker than an op."""
-    if step.device is CPU and current_executor() is None:
+    recording = current_executor()
+    if recording is not None and recording.tape is not None:
+        counted: float = recording.advanced(step)
+        return counted
+    if step.device is CPU and recording is None:
         check_write(step)
         cell = step._array.host()
         cell += 1

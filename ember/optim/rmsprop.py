@@ -43,6 +43,8 @@ class RMSprop(ParameterwiseOptimizer):
     -1.0
     """
 
+    _is_recordable = True
+
     _later_options = (
         ("momentum", 0),
         ("centered", False),

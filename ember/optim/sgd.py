@@ -37,6 +37,8 @@ class SGD(ParameterwiseOptimizer):
     [0.8999999761581421, 0.8999999761581421]
     """
 
+    _is_recordable = True
+
     _later_options = (
         ("nesterov", False),
         ("maximize", False),

@@ -30,6 +30,7 @@ from ember.kernel.loops import (
     kernel_text,
     scratch_elements,
 )
+from ember.kernel.number import Slot, called_with
 from ember.layout import contiguous_strides
 from ember.scalar.approximations import FUNCTIONS
 from ember.scalar.expr import topological
@@ -246,11 +247,19 @@ class Loop:
         """A function that runs on these very arrays."""
         kernel, scratch, count, grain = self.compiled or self.compile()
         if any(copied is not None for _, copied in self.arrays) or count > grain:
-            return lambda: self(values, outs)
-        arguments = [values[position].host() for position, _ in self.arrays]
+            return called_with(lambda *given: self(given, outs), values)
+        arguments: list[Any] = [values[position].host() for position, _ in self.arrays]
         arguments += [out.host() for out in outs]
-        arguments += [_number(values[i]) for i in self.numbers]
-        return partial(kernel, *arguments, self.layout, np.empty(scratch, self.kind), 0, count)
+        changing = False
+        for position in self.numbers:
+            value = values[position]
+            if isinstance(value, Slot):
+                value.join(arguments)
+                changing = True
+            else:
+                arguments.append(_number(value))
+        arguments += (self.layout, np.empty(scratch, self.kind), 0, count)
+        return (lambda: kernel(*arguments)) if changing else partial(kernel, *arguments)
 
 
 def _count(geometry: Geometry, lanes: int) -> int:
