@@ -13,6 +13,8 @@ class Library:
     """Names of library kernels, for `@library_op`; arguments are those of the op."""
 
     matmul = Kernel("a @ b over the last two dims, batch dims broadcast")
+    linear = Kernel("x @ wᵀ + b over the last dim of x")
+    linear_backward = Kernel("the gradients of x, w and b")
     concatenate = Kernel("arrays one after another along a dim")
     index = Kernel("x[indices] for a tuple of index arrays and Nones")
     index_put = Kernel("a copy with values written, or added, at index arrays")

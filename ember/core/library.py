@@ -47,7 +47,17 @@ class LibraryOp(Op):
             frame, values = lifted(dispatch.autocast(self.name, values))
             if frame is not None:
                 return self._recorded(values, frame.run(self, values))
-        key = tuple(map(dispatch.hashable, values))
+        specs: list[Any] = []
+        operands: list[Any] = []
+        for value in values:
+            if isinstance(value, Tensor):
+                array = value._array
+                specs.append(array.spec)
+                operands.append(array)
+            else:
+                specs.append(dispatch.hashable(value))
+                operands.append(_arrays(value))
+        key = tuple(specs)
         plan = self.plans.get(key)
         if plan is None:
             plan = self._plan(values)
@@ -55,9 +65,8 @@ class LibraryOp(Op):
                 self.plans.clear()
             self.plans[key] = plan
         call, runner = plan
-        operands = tuple(_arrays(v) for v in values)
         slot = executor._slot[0]
-        made = runner(*operands) if slot is None else slot.run(call, runner, operands)
+        made = runner(*operands) if slot is None else slot.run(call, runner, tuple(operands))
         if isinstance(made, tuple):
             return self._recorded(values, tuple([tensor_of(a) for a in made]))
         return self._recorded(values, tensor_of(made))
@@ -66,7 +75,12 @@ class LibraryOp(Op):
         """Results, connected to the graph where an argument needs gradients."""
         outputs = made if isinstance(made, tuple) else (made,)
         if self._grad is not None and modes.state.grad:
-            inputs = [t for v in values for t in _tensor_list(v)]
+            inputs: list[Any] = []
+            for value in values:
+                if isinstance(value, Tensor):
+                    inputs.append(value)
+                else:
+                    inputs += _tensor_list(value)
             if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(
                 dispatch.is_differentiable(o._array.spec.dtype) for o in outputs
             ):

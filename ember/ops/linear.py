@@ -1,8 +1,11 @@
 """Linear and bilinear maps."""
 
 from ember.backends.base import kernels_of
-from ember.core.registry import FUNCTION, F, composite
-from ember.dtypes import HALF, float32
+from ember.backends.library import Library
+from ember.core import modes
+from ember.core.registry import FUNCTION, F, composite, library_op
+from ember.device import CPU
+from ember.dtypes import HALF, float32, float64
 from ember.errors import check
 
 
@@ -21,6 +24,51 @@ def widened(*tensors):
     return tuple(t if t is None or t.dtype not in HALF else t.to(float32) for t in tensors)
 
 
+def _is_one_op(input, weight, bias):
+    """Whether the map runs as one op: on the CPU, in single or double precision, outside of
+    transforms, where the shapes go together."""
+    x, w = input._array.spec, weight._array.spec
+    b = w if bias is None else bias._array.spec
+    return (
+        x.device is w.device is b.device is CPU
+        and x.dtype in (float32, float64)
+        and x.dtype is w.dtype is b.dtype
+        and not modes.state.levels
+        and x.ndim > 1
+        and w.ndim == 2
+        and x.shape[-1] == w.shape[1] > 0
+        and (bias is None or b.shape == w.shape[:1])
+    )
+
+
+@library_op(Library.linear, name="affine")
+def affine(input, weight, bias):
+    """input @ weightᵀ + bias as one op."""
+    return input.spec.with_shape((*input.shape[:-1], weight.shape[0]))
+
+
+@library_op(Library.linear_backward)
+def affine_backward(g, input, weight, biased, needs):
+    """The gradients of `affine`; without elements where they are not needed."""
+    shapes = [tuple(input.shape), tuple(weight.shape), (weight.shape[0],)][: 3 if biased else 2]
+    return tuple(g.spec.with_shape(s if n else (0,)) for s, n in zip(shapes, needs))
+
+
+def _affine_gradient(g, input, weight, bias_spec, needs):
+    if not (modes.state.grad or modes.state.levels):
+        made = affine_backward(g, input, weight, bias_spec is not None, needs)
+        return tuple(m if n else None for m, n in zip(made, needs))
+    rows, by_row = input.reshape(-1, input.shape[-1]), g.reshape(-1, g.shape[-1])
+    found = (
+        g.matmul(weight) if needs[0] else None,
+        by_row.t().matmul(rows) if needs[1] else None,
+    )
+    return found if bias_spec is None else (*found, by_row.sum(0) if needs[2] else None)
+
+
+affine.grad = _affine_gradient
+
+
 @composite(export=F)
 def linear(input, weight, bias=None):
     """input @ weightᵀ + bias: (*, in) with (out, in) to (*, out). RuntimeError for other shapes.
@@ -29,6 +77,8 @@ def linear(input, weight, bias=None):
     >>> torch.nn.functional.linear(torch.ones(1, 2), torch.tensor([[1.0, 2.0]]), torch.ones(1))
     tensor([[4.]])
     """
+    if _is_one_op(input, weight, bias):
+        return affine(input, weight, bias)
     check(
         weight.dim() <= 2,
         RuntimeError,

@@ -38,10 +38,11 @@ def _check_types(name: str, a: Tensor, b: Tensor) -> None:
     check(
         a.dtype is b.dtype,
         RuntimeError,
-        f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)}. mat1 and "
-        "mat2 must have the "
-        f"same dtype, but got {a.dtype.title} and {b.dtype.title}: products do not promote, "
-        "convert one with .to()",
+        lambda: (
+            f"expected m1 and m2 to have the same dtype, but got: {_word(a)} != {_word(b)}. mat1 "
+            f"and mat2 must have the same dtype, but got {a.dtype.title} and {b.dtype.title}: "
+            "products do not promote, convert one with .to()"
+        ),
     )
     if a.dtype is dtypes.bool_:
         raise NotImplementedError(f"\"{name}\" not implemented for 'Bool'")
@@ -64,27 +65,30 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
             f"{type(other).__name__}"
         ),
     )
+    left, right = input._array.spec, other._array.spec
     check(
-        input.ndim > 0 and other.ndim > 0,
+        left.ndim > 0 and right.ndim > 0,
         RuntimeError,
-        f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and "
-        f"{other.ndim}D",
+        lambda: (
+            f"both arguments to matmul need to be at least 1D, but they are {left.ndim}D and "
+            f"{right.ndim}D"
+        ),
     )
-    _check_types(
-        "addmv_impl_cpu" if 1 in (input.ndim, other.ndim) else "addmm_impl_cpu_", input, other
-    )
-    a = input.unsqueeze(0) if input.ndim == 1 else input
-    b = other.unsqueeze(1) if other.ndim == 1 else other
-    if a.shape[-1] != b.shape[-2]:
+    vectors = left.ndim == 1 or right.ndim == 1
+    _check_types("addmv_impl_cpu" if vectors else "addmm_impl_cpu_", input, other)
+    a = input.unsqueeze(0) if left.ndim == 1 else input
+    b = other.unsqueeze(1) if right.ndim == 1 else other
+    rows, columns = a._array.spec.shape, b._array.spec.shape
+    if rows[-1] != columns[-2]:
         _complain(input, other)
-    if a.ndim > 2 and b.ndim == 2:  # one product of many rows
-        rows = size_of(a.shape[:-1])
-        out = product(a.reshape(rows, a.shape[-1]), b).reshape(*a.shape[:-1], b.shape[-1])
+    if len(rows) > 2 and len(columns) == 2:  # one product of many rows
+        flat = a.reshape(size_of(rows[:-1]), rows[-1])
+        out = product(flat, b).reshape(*rows[:-1], columns[-1])
     else:
         out = product(a, b)
-    if input.ndim == 1:
+    if left.ndim == 1:
         out = out.squeeze(-2)
-    return out.squeeze(-1) if other.ndim == 1 else out
+    return out.squeeze(-1) if right.ndim == 1 else out
 
 
 def _complain(a: Tensor, b: Tensor) -> None:

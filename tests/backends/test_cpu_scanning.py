@@ -106,3 +106,20 @@ def test_as_pytorch():
                 getattr(scanning, name)(x, dim), getattr(torch, name)(t, dim)
             ):
                 np.testing.assert_array_equal(found, expected.numpy())
+
+
+@pytest.mark.parametrize("shape", [(20000,), (100, 333), (9000, 2), (3, 5, 1024)])
+@pytest.mark.parametrize(("name", "ufunc"), [("cumsum", np.add), ("cumprod", np.multiply)])
+def test_compiled_scans_of_rows(shape, name, ufunc):
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    if name == "cumprod":
+        x = 1 + x / 100
+    exact = ufunc.accumulate(x.astype(np.float64), -1)
+    np.testing.assert_allclose(getattr(scanning, name)(x, -1), exact, rtol=2e-7)
+
+
+def test_infinities_in_compiled_scans():
+    x = np.ones(20000, np.float32)
+    x[100], x[200] = np.inf, -np.inf
+    found = scanning.cumsum(x, 0)
+    assert found[99] == 100 and np.isinf(found[100:200]).all() and np.isnan(found[200:]).all()

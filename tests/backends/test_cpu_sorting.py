@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ember.backends.cpu import binning, sort_keys
+from ember.backends.cpu import binning, sort_keys, sorting
 from ember.backends.cpu.binning import (
     bincount,
     histc,
@@ -370,3 +370,29 @@ def test_as_pytorch():
                 histogram(y, 6, (-1.0, 1.5)), torch.histogram(s, 6, range=(-1.0, 1.5))
             ):
                 np.testing.assert_array_equal(found, other.numpy())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "i8"])
+@pytest.mark.parametrize(("shape", "k"), [((20000,), 50), ((20, 1000), 5), ((2, 640), 9)])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("ties", [False, True])
+def test_topk_among_the_candidates_of_long_rows(dtype, shape, k, largest, ties):
+    numbers = np.random.default_rng(0).normal(size=shape) * (3 if ties else 1e6)
+    x = np.trunc(numbers).astype(dtype)
+    if dtype[0] == "f":
+        x[..., 7], x[..., 11] = np.inf, -np.inf
+    values, places = sorting.topk(x, k, -1, largest)
+    order = np.argsort(-x.astype("f8") if largest else x, -1, kind="stable")[..., :k]
+    np.testing.assert_array_equal(places, order)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, order, -1))
+
+
+def test_topk_of_long_rows_with_nan_and_of_equals():
+    x = np.zeros(20000, np.float32)
+    assert sorting.topk(x, 3)[1].tolist() == [0, 1, 2]
+    for place in (5, 19999):
+        y = x.copy()
+        y[place] = np.nan
+        values, places = sorting.topk(y, 2)
+        assert np.isnan(values[0]) and places.tolist() == [place, 0]
+        assert sorting.topk(y, 2, -1, False)[0].tolist() == [0.0, 0.0]

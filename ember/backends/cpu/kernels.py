@@ -307,20 +307,39 @@ def _prepare_library(call: LibraryCall) -> Runner:
     function = library_function(call.kernel)
     specs, upcast = call.out_specs, call.upcast
     device = next(s.device for s in _specs_in(call.in_specs))
+    as_they_are = [isinstance(s, Spec) and not (upcast and s.dtype in HALF) for s in call.in_specs]
 
     def run(*operands: Any) -> Any:
         token = enter()
         try:
-            value = function(*(_as_nd(o, upcast) for o in operands))
+            given = [
+                (o.host() if o.nd is None else o.nd) if plain else _as_nd(o, upcast)
+                for o, plain in zip(operands, as_they_are)
+            ]
+            value = function(*given)
         finally:
             leave(token)
         if isinstance(value, (tuple, list)):
             if not specs:
-                return tuple(_dynamic(v, device) for v in value)
-            return tuple(_store(np.asarray(v), s, []) for v, s in zip(value, specs, strict=True))
-        return _store(np.asarray(value), specs[0], []) if specs else _dynamic(value, device)
+                return tuple([_dynamic(v, device) for v in value])
+            return tuple([_kept(v, s) for v, s in zip(value, specs, strict=True)])
+        return _kept(value, specs[0]) if specs else _dynamic(value, device)
 
     return run
+
+
+def _kept(value: Any, spec: Spec) -> Array:
+    """What a library kernel returned as the array of `spec`."""
+    if (
+        type(value) is np.ndarray
+        and value.base is None
+        and value.dtype is spec.dtype.numpy
+        and value.shape == spec.shape
+        and value.flags.c_contiguous
+        and spec.contiguous
+    ):
+        return Array(Storage(value, spec.device), spec, 0, value)
+    return _store(np.asarray(value), spec, [])
 
 
 def _specs_in(tree: Any) -> list[Spec]:

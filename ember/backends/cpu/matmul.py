@@ -39,6 +39,40 @@ def outer(a: NDArray, b: NDArray) -> NDArray:
     return np.multiply(a[:, None], b[None, :], order="C")
 
 
+def linear(input: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
+    """input @ weightᵀ + bias over the last dim of the input."""
+    out = np.empty((*input.shape[:-1], len(weight)), input.dtype)
+    rows = _matrix(input)
+    np.matmul(rows, weight.T, out=out.reshape(len(rows), -1) if out.ndim != 2 else out)
+    if bias is not None:
+        np.add(out, bias, out=out)
+    return out
+
+
+def linear_backward(
+    g: NDArray, input: NDArray, weight: NDArray, biased: bool, needs: tuple[bool, ...]
+) -> tuple[NDArray, ...]:
+    """The gradients of input, weight and bias; without elements where they are not needed."""
+    by_row, rows = _matrix(g), _matrix(input)
+    nothing = np.empty(0, g.dtype)
+    by_input = by_weight = nothing
+    if needs[0]:
+        by_input = np.empty(input.shape, g.dtype)
+        np.matmul(by_row, weight, out=by_input.reshape(rows.shape))
+    if needs[1]:
+        by_weight = np.matmul(by_row.T, rows)
+    if not biased:
+        return by_input, by_weight
+    return by_input, by_weight, by_row.sum(0) if needs[2] else nothing
+
+
+def _matrix(x: NDArray) -> NDArray:
+    """The rows of x as a matrix that BLAS takes."""
+    if x.ndim != 2:
+        x = x.reshape(_rows(x), x.shape[-1])
+    return x if x.strides[1] == x.itemsize else np.ascontiguousarray(x)
+
+
 def _product(a: NDArray, b: NDArray) -> Any:
     if a.ndim < 2 or b.ndim < 2:
         return np.matmul(a, b, order="C")

@@ -29,6 +29,10 @@ def argsort(x: NDArray, dim: int = -1, descending: bool = False, stable: bool = 
     return _placed(stable_order(_rows(x, dim), descending), x, dim)
 
 
+BLOCKS = 8  # blocks for each element that is wanted: more leave fewer candidates
+SHORTEST_BLOCK = 8  # elements of a block from which that beats a partition
+
+
 def topk(x: NDArray, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Pair:
     """The k largest (or smallest) elements along dim, in order."""
     if x.ndim == 0:
@@ -43,8 +47,44 @@ def topk(x: NDArray, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     elif k == count:
         order = stable_order(rows, largest)
     else:
-        order = smallest_places(sort_keys(rows, largest), k, sorted)
+        order = _among_few(rows, k, largest, sorted)
+        if order is None:
+            order = smallest_places(sort_keys(rows, largest), k, sorted)
     return _pair(rows, order, x, dim)
+
+
+def _among_few(rows: NDArray, k: int, largest: bool, sorted: bool) -> NDArray | None:
+    """The places of the k largest (or smallest), looked for only among the elements that are not
+    below the k-th of the maxima of blocks; None where that does not pay, or for NaN."""
+    count = rows.shape[-1]
+    blocks = BLOCKS * k
+    size = count // blocks
+    if size < SHORTEST_BLOCK or rows.dtype.kind not in "fi" or rows.dtype.itemsize < 4:
+        return None
+    flat = np.ascontiguousarray(rows).reshape(-1, count)
+    head = flat[:, : blocks * size].reshape(len(flat), blocks, size)
+    best = head.max(-1) if largest else head.min(-1)
+    if rows.dtype.kind == "f" and (
+        np.isnan(best).any() or np.isnan(flat[:, blocks * size :]).any()
+    ):
+        return None
+    place = blocks - k if largest else k - 1
+    bound = np.partition(best, place, -1)[:, place : place + 1]
+    held = np.flatnonzero(flat >= bound if largest else flat <= bound)
+    row, column = np.divmod(held, count)
+    counts = np.bincount(row, minlength=len(flat))
+    widest = int(counts.max())
+    if widest > count // 4:
+        return None
+    # The candidates of each row in order, those of short rows followed by what is never chosen.
+    slots = np.arange(len(held)) - np.repeat(np.cumsum(counts) - counts, counts)
+    keys = np.full((len(flat), widest), np.iinfo(f"u{rows.dtype.itemsize}").max)
+    keys = keys.astype(f"u{rows.dtype.itemsize}")
+    keys[row, slots] = sort_keys(flat.reshape(-1)[held], largest)
+    places = np.zeros(keys.shape, np.int64)
+    places[row, slots] = column
+    found = np.take_along_axis(places, smallest_places(keys, k, sorted), -1)
+    return found.reshape(*rows.shape[:-1], k)
 
 
 def kthvalue(x: NDArray, k: int, dim: int = -1, keepdim: bool = False) -> Pair:
