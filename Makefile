@@ -2,7 +2,7 @@
 #   make demo    trains a small network four ways and compares them
 #   make test    the whole test suite
 #   make lint    ruff, mypy, and the generated files
-#   make bench   what an import and a small operation cost
+#   make bench   what an import, small operations and larger work cost
 #   make oracle  PyTorch (CPU) beside the environment, for what compares with it
 PYTHON ?= python3
 VENV ?= .venv
@@ -44,6 +44,7 @@ format: $(VENV)/.has-lint
 
 bench: $(VENV)/.has-test
 	$(PY) benchmarks/overhead.py
+	$(PY) benchmarks/cpu.py
 
 # The CPU build by its exact name: an index without it says so, instead of sending CUDA libraries.
 oracle: .oracle/torch/version.py
