@@ -34,6 +34,8 @@ def run(framework, options):
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **threads, "PYTHONPATH": path}
     )
+    if "No module named 'torch'" in done.stderr:
+        sys.exit("PyTorch, which this compares with, is not here: run `make oracle` first")
     if done.returncode:
         sys.exit(done.stderr)
     return [json.loads(line) for line in done.stdout.splitlines()]
