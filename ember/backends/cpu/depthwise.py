@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ember.backends.cpu import planes as in_vectors
+
 NDArray = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
@@ -152,6 +154,8 @@ def depthwise(
 ) -> NDArray:
     """y[n, c·m + j] = Σ over taps of w[c·m + j, 0, tap]·x[n, c] moved by the tap; x (N, C, *S), w
     (C·m, 1, *R)."""
+    if in_vectors.fits(x, w.shape[2:], stride):
+        return in_vectors.depthwise(x, w, stride, padding, dilation, sizes)
     images, channels = x.shape[:2]
     if len(sizes) == 2 and x.dtype.kind == "f" and prod(sizes) >= LEAST_BANDED:
         fast = _banded(x, w, (stride, padding, dilation), sizes)
@@ -183,6 +187,8 @@ def depthwise_input(
 ) -> NDArray:
     """The gradient of `depthwise` with respect to x: every tap's product with g, added where the
     tap reads."""
+    if in_vectors.fits(g, w.shape[2:], stride):
+        return in_vectors.depthwise_input(g, w, input_shape, stride, padding, dilation)
     images, channels = input_shape[:2]
     if w.shape[0] == channels and all(s == 1 for s in stride):
         margins = tuple((k - 1) * d - p for k, d, p in zip(w.shape[2:], dilation, padding))
@@ -221,6 +227,8 @@ def depthwise_weight(
 ) -> NDArray:
     """The gradient of `depthwise` with respect to w: the dot product of g with every tap's
     slice."""
+    if in_vectors.fits(x, weight_shape[2:], stride):
+        return in_vectors.depthwise_weight(g, x, weight_shape, stride, padding, dilation)
     images, channels = x.shape[:2]
     frame = _frame(weight_shape[2:], stride, dilation, g.shape[2:])
     copies = weight_shape[0] // channels
