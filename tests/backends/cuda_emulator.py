@@ -59,7 +59,8 @@ def adapted(source):
     )
     source = re.sub(r"(threadIdx\.x|blockDim\.x) ([/%]) \d+", r"\1 \2 1", source)
     source = re.sub(r"e \+= \d+\)", "e += 1)", source)
-    source = re.sub(r"combined<\w+, \d+>", "alone", source)
+    source = re.sub(r"combined<\w+, \w+>", "alone", source)
+    source = re.sub(r"THREADS = (\d+), KEEP = (\d+)", r"THREADS = 1, KEEP = \1 * \2", source)
     parameters = re.search(r"void kernel\((.*?)\) \{", source, re.S).group(1).split(", ")
     casts = []
     for i, parameter in enumerate(parameters):
@@ -109,6 +110,15 @@ class Emulator:
 
     def elapsed(self, start, end):
         return (end - start) * 1000
+
+    def reached(self, event):
+        return True
+
+    def wait_for(self, event):
+        pass
+
+    def idle(self, index):
+        return True
 
     def take(self, index, nbytes):
         self.use(index)
@@ -172,7 +182,17 @@ class EmulatedFunction:
             path = os.path.join(driver.folder, f"{name}.{os.getpid()}.cpp")
             with open(path, "w") as file:
                 file.write(source)
-            command = [COMPILER, "-O1", "-w", "-ffp-contract=off", "-std=c++17", "-shared", "-fPIC", path, "-o"]
+            command = [
+                COMPILER,
+                "-O1",
+                "-w",
+                "-ffp-contract=off",
+                "-std=c++17",
+                "-shared",
+                "-fPIC",
+                path,
+                "-o",
+            ]
             done = subprocess.run([*command, path + ".so"], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[:3000]
             os.replace(path + ".so", library)
@@ -185,7 +205,10 @@ class EmulatedFunction:
         self.table = (ctypes.c_void_p * len(kinds))(*(ctypes.addressof(p) for p in self.places))
         return self
 
-    def launch(self, grid, threads, arguments, shared=0):
+    def bound(self, grid, threads, last):
+        return lambda arguments: self.launch(grid, threads, [*arguments, *last])
+
+    def launch(self, grid, threads, arguments):
         self.driver.launches += 1
         self.driver.work(lambda: self.now(grid, list(arguments)))
 

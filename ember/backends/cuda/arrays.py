@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends import base
+from ember.backends.cuda import tiles
 from ember.backends.cuda.driver import Driver
 from ember.backends.cuda.memory import CudaMemory
 from ember.backends.cuda.prelude import C_TYPES
@@ -78,7 +79,8 @@ class DeviceArrays:
             if target.contiguous and source.contiguous:
                 return self._straight_copy
             raw = RAW[target.dtype.itemsize]
-            return self._copy_kernel(target, source, raw, raw)
+            turned = tiles.plan(self, target, source, raw)
+            return turned or self._copy_kernel(target, source, raw, raw)
         if target.dtype.name in C_TYPES and source.dtype.name in C_TYPES:
             return self._copy_kernel(target, source, target.dtype.name, source.dtype.name)
         if target.dtype is source.dtype:

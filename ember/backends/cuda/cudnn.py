@@ -1,5 +1,10 @@
 """Convolutions by cuDNN: forward, and both gradients, in one to three dims with groups, strides and
-dilation. The algorithm is the first that cuDNN's heuristics name, kept with its workspace."""
+dilation. The algorithm is the first that cuDNN's heuristics name, or with
+`torch.backends.cudnn.benchmark` the quickest, kept with its workspace.
+
+Where tensor cores compute (half precision, and float32 as tf32), arrays are handed over with
+channels last, which is how those read them; what lies otherwise is turned over before and after.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Any, NamedTuple
 from ember.backends import cudnn as settings
 from ember.backends.cuda.indexing import dense
 from ember.errors import AcceleratorError
-from ember.kernel.array import Array, Spec
+from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import LibraryCall
 from ember.layout import contiguous_strides
 
@@ -57,19 +62,19 @@ class Cudnn:
             words = self.library.cudnnGetErrorString(status).decode()
             raise AcceleratorError(f"CUDA error: cudnn{name}: {words}")
 
-    def tensor(self, shape: tuple[int, ...], kind: int) -> ctypes.c_void_p:
-        """The descriptor of a contiguous array."""
+    def tensor(self, shape: tuple[int, ...], kind: int, last: bool) -> ctypes.c_void_p:
+        """The descriptor of an array, contiguous or with channels last."""
         made, size = ctypes.c_void_p(), len(shape)
         self("CreateTensorDescriptor", ctypes.byref(made))
-        self("SetTensorNdDescriptor", made, kind, size, _ints(shape),
-             _ints(contiguous_strides(shape)))  # fmt: skip
+        strides = last_strides(shape) if last else contiguous_strides(shape)
+        self("SetTensorNdDescriptor", made, kind, size, _ints(shape), _ints(strides))
         return made
 
-    def filter(self, shape: tuple[int, ...], kind: int) -> ctypes.c_void_p:
+    def filter(self, shape: tuple[int, ...], kind: int, last: bool) -> ctypes.c_void_p:
         """The descriptor of weights."""
         made = ctypes.c_void_p()
         self("CreateFilterDescriptor", ctypes.byref(made))
-        self("SetFilterNdDescriptor", made, kind, 0, len(shape), _ints(shape))
+        self("SetFilterNdDescriptor", made, kind, int(last), len(shape), _ints(shape))
         return made
 
     def geometry(self, how: tuple[Any, ...], kind: int, tf32: bool) -> ctypes.c_void_p:
@@ -92,6 +97,19 @@ def _ints(values: Any) -> Any:
 def _planar(shape: tuple[int, ...]) -> tuple[int, ...]:
     """A shape of at least two spatial dims."""
     return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else shape
+
+
+def last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a dense array whose channels, dim 1, lie side by side."""
+    moved = contiguous_strides((shape[0], *shape[2:], shape[1]))
+    return (moved[0], moved[-1], *moved[1:-1])
+
+
+def channels_last(call: LibraryCall, tensor_cores: bool) -> bool:
+    """Whether a convolution is computed with channels last: by tensor cores, ungrouped, in one or
+    two dims."""
+    first = call.in_specs[0]
+    return tensor_cores and first.ndim in (3, 4) and call.in_specs[-1] == 1
 
 
 class Settings(NamedTuple):
@@ -123,7 +141,8 @@ class Convolution:
         if first.ndim == 3:
             how = (*(((0 if i == 1 else 1), *h) for i, h in enumerate(how[:3])), how[3])
         kind = TYPES[first.dtype.name]
-        tf32 = kind in (2, 9) or chosen.tf32
+        tf32 = kind in (2, 9) or (kind == 0 and chosen.tf32)
+        self.last = channels_last(call, tf32)
         shapes = [_planar(s.shape) for s in (first, second, out)]
         self.run = self.names[call.kernel]
         choose = f"Find{self.run}Algorithm" if chosen.benchmark else f"Get{self.run}Algorithm_v7"
@@ -132,7 +151,7 @@ class Convolution:
             "convolution_input": (cudnn.tensor, cudnn.filter, cudnn.tensor),
             "convolution_weight": (cudnn.tensor, cudnn.tensor, cudnn.filter),
         }[call.kernel]
-        a, b, c = (d(s, kind) for d, s in zip(describe, shapes, strict=True))
+        a, b, c = (d(s, kind, self.last) for d, s in zip(describe, shapes, strict=True))
         convolution = cudnn.geometry(how, kind, tf32)
         # cuDNN's order: forward x w y; data w dy dx; filter x dy dw
         self.flip = call.kernel != "convolution"
@@ -165,6 +184,22 @@ class Convolution:
         )  # fmt: skip
 
 
+def with_last(spec: Spec) -> Spec:
+    """A spec with channels last."""
+    return spec_of(spec.shape, last_strides(spec.shape), spec.dtype, spec.device)
+
+
+def laid(kernels: Any, array: Array) -> Array:
+    """The array, or a copy of it, with channels last."""
+    spec, wanted = array.spec, last_strides(array.spec.shape)
+    sizes = zip(spec.shape, spec.strides, wanted, strict=True)
+    if all(n == 1 or have == need for n, have, need in sizes):
+        return array
+    made: Array = kernels.empty(with_last(spec))
+    kernels.copy(made, array)
+    return made
+
+
 def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
     """The runner of a convolution; None for what the host does (other dtypes, empty arrays)."""
     arrays: tuple[Spec, ...] = (call.in_specs[0], call.in_specs[1], call.out_specs[0])
@@ -179,13 +214,17 @@ def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
         if convolution is None:
             convolution = made[chosen] = Convolution(kernels.cudnn(), call, chosen)
         result: Array = kernels.empty(out)
-        first, second = dense(kernels, first), dense(kernels, second)
+        lay = laid if convolution.last else dense
+        first, second = lay(kernels, first), lay(kernels, second)
+        made = kernels.empty(with_last(out)) if convolution.last else result
         convolution(
             kernels.memory,
             kernels.address(first),
             kernels.address(second),
-            kernels.address(result),
+            kernels.address(made),
         )
+        if made is not result:
+            kernels.copy(result, made)
         return result
 
     return run

@@ -9,11 +9,20 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from ember.errors import AcceleratorError
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
+NOT_READY = 600  # CUDA_ERROR_NOT_READY
+TYPES: dict[str, Any] = {
+    "p": ctypes.c_uint64,
+    "q": ctypes.c_int64,
+    "i": ctypes.c_uint32,
+    "d": ctypes.c_double,
+}
 
 
 class Full(Exception):
@@ -33,6 +42,12 @@ def load_bindings() -> Any:
     return driver if int(status) == 0 else None
 
 
+class _Thread(threading.local):
+    """Which GPU the calls of a thread go to."""
+
+    index = -1
+
+
 class Driver:
     """The GPUs of this machine, as the driver shows them."""
 
@@ -43,7 +58,9 @@ class Driver:
         ]
         self._contexts: dict[int, Any] = {}
         self._streams: dict[int, Any] = {}
-        self._current = -1
+        self._thread = _Thread()
+        self.lock = threading.Lock()  # held from storing a launch's arguments to its end
+        self._launch: Any = None
         os.register_at_fork(after_in_child=self._lost)
 
     def _lost(self) -> None:
@@ -53,17 +70,20 @@ class Driver:
     def _ask(self, name: str, *arguments: Any) -> Any:
         """The result of a driver call; AcceleratorError if it fails."""
         status, *found = getattr(self.cuda, name)(*arguments)
+        if status:
+            self._failed(status, name)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def _failed(self, status: Any, name: str) -> None:
         code = int(status)
         if code == FULL:
             raise Full(name)
-        if code:
-            _, text = self.cuda.cuGetErrorString(status)
-            words = (text or b"unknown error").decode()
-            raise AcceleratorError(
-                f"CUDA error: {words} ({name}). CUDA kernel errors might be reported at a later "
-                "call, so the line shown may be wrong; EMBER_LAUNCH_BLOCKING=1 waits for each one."
-            )
-        return found[0] if len(found) == 1 else tuple(found)
+        _, text = self.cuda.cuGetErrorString(self.cuda.CUresult(code))
+        words = (text or b"unknown error").decode()
+        raise AcceleratorError(
+            f"CUDA error: {words} ({name}). CUDA kernel errors might be reported at a later "
+            "call, so the line shown may be wrong; EMBER_LAUNCH_BLOCKING=1 waits for each one."
+        )
 
     # what there is
 
@@ -101,7 +121,7 @@ class Driver:
 
     def use(self, index: int) -> Any:
         """Make a GPU the one that calls of this thread go to; its stream."""
-        if self._current != index:
+        if self._thread.index != index:
             context = self._contexts.get(index)
             if context is None:
                 context = self._ask("cuDevicePrimaryCtxRetain", self.devices[index])
@@ -109,7 +129,7 @@ class Driver:
             self._ask("cuCtxSetCurrent", context)
             if index not in self._streams:
                 self._streams[index] = self._ask("cuStreamCreate", 1)  # not blocked by stream 0
-            self._current = index
+            self._thread.index = index
         return self._streams[index]
 
     def is_open(self, index: int) -> bool:
@@ -131,6 +151,24 @@ class Driver:
         """Milliseconds between two events, waited for."""
         self._ask("cuEventSynchronize", end)
         return float(self._ask("cuEventElapsedTime", start, end))
+
+    def reached(self, event: Any) -> bool:
+        """Whether the work before an event is done."""
+        (status,) = self.cuda.cuEventQuery(event)
+        if int(status) not in (0, NOT_READY):
+            self._failed(status, "cuEventQuery")
+        return int(status) == 0
+
+    def wait_for(self, event: Any) -> None:
+        """Wait until the work before an event is done."""
+        self._ask("cuEventSynchronize", event)
+
+    def idle(self, index: int) -> bool:
+        """Whether all work of a GPU's stream is done."""
+        (status,) = self.cuda.cuStreamQuery(self.use(index))
+        if int(status) not in (0, NOT_READY):
+            self._failed(status, "cuStreamQuery")
+        return int(status) == 0
 
     # memory
 
@@ -195,6 +233,12 @@ class Driver:
 
     # kernels
 
+    def launcher(self) -> Any:
+        """The driver's own cuLaunchKernel, which costs less to call than through the package."""
+        if self._launch is None:
+            self._launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+        return self._launch
+
     def compile(self, index: int, source: str) -> KernelFunction:
         """The function `kernel` of a source, compiled for a GPU, or taken from the disk."""
         major, minor = self.capability(index)
@@ -217,32 +261,55 @@ class KernelFunction:
 
     def __init__(self, driver: Driver, index: int, module: Any, function: Any):
         self.driver, self.index, self.module, self.function = driver, index, module, function
-        self.places: list[Any] = []
-        self.table: Any = None
+        self.kinds: list[str] = []
+        self._bound: dict[Any, Callable[[list[Any]], None]] = {}
 
     def prepare(self, kinds: list[str]) -> KernelFunction:
         """Say the kinds of the arguments: "p" pointers and 64-bit integers, "i" 32-bit ones, "d"
         doubles."""
-        types = {"p": ctypes.c_uint64, "q": ctypes.c_int64, "i": ctypes.c_uint32,
-                 "d": ctypes.c_double}  # fmt: skip
-        self.places = [types[k]() for k in kinds]
-        self.table = (ctypes.c_void_p * len(kinds))(*(ctypes.addressof(p) for p in self.places))
+        self.kinds = kinds
         return self
 
-    def launch(
-        self, grid: tuple[int, int], threads: int, arguments: list[Any], shared: int = 0
-    ) -> None:
+    def launch(self, grid: tuple[int, int], threads: int, arguments: list[Any]) -> None:
         """Run with arguments in a grid of blocks."""
-        for place, value in zip(self.places, arguments, strict=True):
+        key = grid, threads
+        run = self._bound.get(key)
+        if run is None:
+            run = self._bound[key] = self.bound(grid, threads, [])
+        run(arguments)
+
+    def bound(
+        self, grid: tuple[int, int], threads: int, last: list[Any]
+    ) -> Callable[[list[Any]], None]:
+        """A function of the other arguments that runs it in a grid, the last ones being known."""
+        places = [TYPES[k]() for k in self.kinds]
+        table = (ctypes.c_void_p * len(places))(*(ctypes.addressof(p) for p in places))
+        varied = places[: len(places) - len(last)]
+        for place, value in zip(places[len(varied) :], last, strict=True):
             place.value = value
-        driver = self.driver
-        stream = driver.use(self.index)
-        driver._ask(
-            "cuLaunchKernel", self.function, grid[0], grid[1], 1, threads, 1, 1, shared, stream,
-            ctypes.addressof(self.table), 0,
+        driver, index, lock = self.driver, self.index, self.driver.lock
+        stream, launch, thread = driver.use(index), driver.launcher(), driver._thread
+        given = (
+            ctypes.c_void_p(int(self.function)), grid[0], grid[1], 1, threads, 1, 1, 0,
+            ctypes.c_void_p(int(stream)), table, None,
         )  # fmt: skip
-        if BLOCKING:
-            driver._ask("cuStreamSynchronize", stream)
+        count = len(varied)
+
+        def run(arguments: list[Any]) -> None:
+            assert len(arguments) == count
+            if thread.index != index:
+                driver.use(index)
+            with lock:
+                for place, value in zip(varied, arguments):
+                    place.value = value
+                status = launch(*given)
+            if status:
+                driver._failed(status, "cuLaunchKernel")
+            if BLOCKING:
+                driver.synchronize(index)
+
+        run.places = places  # type: ignore[attr-defined]  # the table points to them
+        return run
 
 
 BLOCKING = os.environ.get("EMBER_LAUNCH_BLOCKING", "0") == "1"

@@ -18,6 +18,7 @@ from ember.backends.cuda.draws import STATE, CudaPhilox, is_drawn
 from ember.backends.cuda.driver import Driver, KernelFunction
 from ember.backends.cuda.graphs import GraphSegment
 from ember.backends.cuda.memory import CudaMemory
+from ember.backends.cuda.packed import plan_rows, source_text, widest
 from ember.backends.cuda.prelude import C_TYPES
 from ember.backends.cuda.source import (
     ACROSS,
@@ -26,7 +27,6 @@ from ember.backends.cuda.source import (
     ROWS,
     Input,
     Program,
-    Source,
     supported,
 )
 from ember.device import CPU
@@ -186,7 +186,7 @@ class CudaKernels(DeviceArrays, base.Kernels):
         """The compiled kernel of a program."""
         found = self._functions.get(program)
         if found is None:
-            found = self.driver.compile(self.index, Source(program).text()).prepare(kinds)
+            found = self.driver.compile(self.index, source_text(program)).prepare(kinds)
             self._functions[program] = found
         return found
 
@@ -243,7 +243,26 @@ class CudaKernels(DeviceArrays, base.Kernels):
             program = Program(call.roots, inputs, outs, compute, MAP, wide=wide, large=large)
             return self._contiguous_launch(program, call.out_specs[0].numel)
         program = Program(call.roots, inputs, outs, compute, MAP, max(len(dims), 1), large=large)
-        return self._map_launch(program, dims, call.out_specs[0].numel)
+        plain = self._map_launch(program, dims, call.out_specs[0].numel)
+        packs = tuple(s == 1 for s in dims[-1].strides) if dims else ()
+        kinds = [i.kind for i in inputs if i.is_array] + list(outs)
+        if (
+            not dims
+            or not all(s in (0, 1) for s in dims[-1].strides)
+            or not all(packs[-len(outs) :])
+        ):
+            return plain
+        wide = widest(kinds, packs, dims)
+        if wide == 1:
+            return plain
+        last = dims[-1]
+        fewer = Dim(last.size // wide, [s * wide for s in last.strides], False)
+        packed = self._map_launch(
+            program._replace(wide=wide, packs=packs),
+            [*dims[:-1], fewer],
+            call.out_specs[0].numel // wide,
+        )
+        return either(packed, plain, packs)
 
     def _kinds(self, program: Program, geometry: int) -> list[str]:
         kinds = ["p"] * (sum(i.is_array for i in program.inputs) + len(program.outs))
@@ -256,17 +275,21 @@ class CudaKernels(DeviceArrays, base.Kernels):
     def _contiguous_launch(self, program: Program, count: int) -> Callable[[list[Any]], None]:
         arrays = sum(i.is_array for i in program.inputs) + len(program.outs)
         single = program._replace(wide=1)
-        found: dict[int, KernelFunction] = {}
+        packed = self._launch(program, [count], (self._blocks(count, THREADS * program.wide), 1))
+        plain = self._launch(single, [count], (self._blocks(count, THREADS), 1))
+        return either(packed, plain, (True,) * arrays)
+
+    def _launch(
+        self, program: Program, geometry: list[int], grid: tuple[int, int], threads: int = THREADS
+    ) -> Callable[[list[Any]], None]:
+        """A function of arrays and numbers that runs a program, compiled at its first call."""
+        found: list[Callable[[list[Any]], None]] = []
 
         def launch(arguments: list[Any]) -> None:
-            aligned = not any(a % 16 for a in arguments[:arrays])
-            wide = program.wide if aligned else 1
-            function = found.get(wide)
-            if function is None:
-                chosen = program if aligned else single
-                function = found[wide] = self.function(chosen, self._kinds(chosen, 1))
-            grid = self._blocks(count, THREADS * wide)
-            function.launch((grid, 1), THREADS, [*arguments, count])
+            if not found:
+                function = self.function(program, self._kinds(program, len(geometry)))
+                found.append(function.bound(grid, threads, geometry))
+            found[0](arguments)
 
         return launch
 
@@ -278,15 +301,7 @@ class CudaKernels(DeviceArrays, base.Kernels):
         geometry = [count, *(d.size for d in dims)]
         for i in range(total):
             geometry += [d.strides[i] for d in dims]
-        grid = self._blocks(count, THREADS)
-        found: list[KernelFunction] = []
-
-        def launch(arguments: list[Any]) -> None:
-            if not found:
-                found.append(self.function(program, self._kinds(program, len(geometry))))
-            found[0].launch((grid, 1), THREADS, arguments + geometry)
-
-        return launch
+        return self._launch(program, geometry, (self._blocks(count, THREADS), 1))
 
     def _row_launch(
         self,
@@ -306,7 +321,7 @@ class CudaKernels(DeviceArrays, base.Kernels):
         along = not dims or dims[-1].is_row
         outer, row = outer or [none], row or [none]
         rows, length = math.prod(d.size for d in outer), math.prod(d.size for d in row)
-        chunk = -(-length // chunks) if chunks else length
+        chunk = -(-length // (16 * chunks)) * 16 if chunks else length
         threads = 32 if chunk <= LONG_ROW else 256 if chunk <= VERY_LONG_ROW else 1024
         program = Program(
             roots,
@@ -323,17 +338,37 @@ class CudaKernels(DeviceArrays, base.Kernels):
         geometry = [rows, length, chunk, *(d.size for d in outer), *(d.size for d in row)]
         for i in range(total):
             geometry += [d.strides[i] for d in outer] + [d.strides[i] for d in row]
-        block = max(threads, 128) if along else 128
-        each = block // threads if along else block
-        grid = self._blocks(rows, each) if not along else min(-(-rows // each), LARGEST - 1)
-        found: list[KernelFunction] = []
+        if not along:
+            return self._rows_of(program, geometry, 128, 128, max(chunks, 1))
+        packs = tuple(s == 1 for s in row[-1].strides)
+        if chunks:
+            packs = (*packs[:-1], False)
+        program = program._replace(packs=packs)
+        kinds = [i.kind for i in inputs if i.is_array] + list(outs)
+        wide = widest(kinds, packs, [*outer, *row]) if any(packs) else 1
+        single = self._packed_rows(program, geometry, chunk, max(chunks, 1))
+        if wide == 1:
+            return single
+        program = program._replace(wide=wide)
+        return either(self._packed_rows(program, geometry, chunk, max(chunks, 1)), single, packs)
 
-        def launch(arguments: list[Any]) -> None:
-            if not found:
-                found.append(self.function(program, self._kinds(program, len(geometry))))
-            found[0].launch((grid, max(chunks, 1)), block, arguments + geometry)
+    def _packed_rows(
+        self, program: Program, geometry: list[int], chunk: int, chunks: int
+    ) -> Callable[[list[Any]], None]:
+        threads, keep = plan_rows(program, chunk)
+        if program.total:
+            threads, keep = program.threads, 0
+        block = max(threads, 128)
+        program = program._replace(threads=threads, keep=keep)
+        return self._rows_of(program, geometry, block, block // threads, chunks)
 
-        return launch
+    def _rows_of(
+        self, program: Program, geometry: list[int], block: int, each: int, chunks: int
+    ) -> Callable[[list[Any]], None]:
+        """Launch a row program of which a block takes `each` rows."""
+        along, rows = program.form == ALONG, geometry[0]
+        grid = min(-(-rows // each), LARGEST - 1) if along else self._blocks(rows, each)
+        return self._launch(program, geometry, (grid, chunks), block)
 
     # reductions
 
@@ -397,6 +432,23 @@ class CudaKernels(DeviceArrays, base.Kernels):
         made = self.empty(spec)
         self.fill(made, value)
         return made
+
+
+def either(
+    packed: Callable[[list[Any]], None],
+    plain: Callable[[list[Any]], None],
+    packs: tuple[bool, ...],
+) -> Callable[[list[Any]], None]:
+    """The first where the packed arrays lie at multiples of 16 bytes, else the second."""
+    places = [i for i, is_packed in enumerate(packs) if is_packed]
+
+    def launch(arguments: list[Any]) -> None:
+        bits = 0
+        for i in places:
+            bits |= arguments[i]
+        (plain if bits & 15 else packed)(arguments)
+
+    return launch
 
 
 def _inputs(call: MapCall) -> tuple[Input, ...] | None:

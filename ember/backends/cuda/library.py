@@ -35,6 +35,7 @@ class Blas:
         found = pathfinder.load_nvidia_dynamic_lib("cublas")
         self.library = ctypes.CDLL(found.abs_path)
         stream = driver.use(index)
+        self.driver, self.index = driver, index
         self.handle = ctypes.c_void_p()
         self._check(self.library.cublasCreate_v2(ctypes.byref(self.handle)), "cublasCreate")
         self._check(
@@ -51,25 +52,33 @@ class Blas:
             raise AcceleratorError(f"CUDA error: cuBLAS status {status} in {what}")
 
     def product(
-        self, sizes: tuple[int, ...], dtype: str, first: Any, second: Any, out: Any
-    ) -> None:
-        """out = A B in row-major order: sizes (batch, M, N, K); operands (address, transposed,
-        leading stride, batch stride)."""
+        self, sizes: tuple[int, ...], dtype: str, first: Any, second: Any
+    ) -> Callable[[int, int, int], None]:
+        """A function of addresses for out = A B in row-major order: sizes (batch, M, N, K);
+        operands (transposed, leading stride, batch stride)."""
         batch, m, n, k = sizes
         kind = TYPES[dtype]
         compute = COMPUTE_DOUBLE if kind in (DOUBLE, DOUBLE_COMPLEX) else COMPUTE_FLOAT
         if dtype == "float32" and settings.matmul.allow_tf32:
             compute = COMPUTE_TF32
         one, zero = self.numbers[compute]
-        size, long, pointer = ctypes.c_int, ctypes.c_longlong, ctypes.c_void_p
-        status = self.library.cublasGemmStridedBatchedEx(
-            self.handle, size(second[1]), size(first[1]), size(n), size(m), size(k),
-            ctypes.byref(one), pointer(second[0]), size(kind), size(second[2]), long(second[3]),
-            pointer(first[0]), size(kind), size(first[2]), long(first[3]),
-            ctypes.byref(zero), pointer(out[0]), size(kind), size(n), long(m * n),
-            size(batch), size(compute), size(-1),
+        long, a, b, c = ctypes.c_longlong, *(ctypes.c_void_p() for _ in range(3))
+        given = (
+            self.handle, second[0], first[0], n, m, k, ctypes.byref(one), b, kind, second[1],
+            long(second[2]), a, kind, first[1], long(first[2]), ctypes.byref(zero), c, kind, n,
+            long(m * n), batch, compute, -1,
         )  # fmt: skip
-        self._check(status, "cublasGemmStridedBatchedEx")
+        call, lock = self.library.cublasGemmStridedBatchedEx, self.driver.lock
+
+        def run(left: int, right: int, out: int) -> None:
+            self.driver.use(self.index)
+            with lock:
+                a.value, b.value, c.value = left, right, out
+                status = call(*given)
+            if status:
+                self._check(status, "cublasGemmStridedBatchedEx")
+
+        return run
 
 
 def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
@@ -97,14 +106,17 @@ def _matmul(kernels: Any, call: LibraryCall) -> Runner | None:
     for size in batch:
         count *= size
     sizes, dtype = (count, m, n, k), first.dtype.name
-    blas = kernels.blas
+    products: dict[bool, Callable[[int, int, int], None]] = {}
 
     def run(x: Array, y: Array) -> Array:
         made: Array = kernels.empty(out)
-        kept, left = a.operand(kernels, x)
-        kept_too, right = b.operand(kernels, y)
-        blas().product(sizes, dtype, left, right, (kernels.address(made),))
-        del kept, kept_too
+        tf32 = settings.matmul.allow_tf32
+        product = products.get(tf32)
+        if product is None:
+            how = a.geometry, b.geometry
+            product = products[tf32] = kernels.blas().product(sizes, dtype, *how)
+        left, right = a.operand(kernels, x), b.operand(kernels, y)
+        product(kernels.address(left), kernels.address(right), kernels.address(made))
         return made
 
     return run
@@ -153,14 +165,19 @@ class _Matrix:
             count *= size
         return step or 0
 
-    def operand(self, kernels: Any, array: Array) -> tuple[Array, tuple[int, int, int, int]]:
-        """The array to keep alive, and (address, transposed, leading stride, batch stride)."""
-        if self.copied:
-            dense = kernels.empty(self.dense)
-            kernels.copy(dense, array)
-            array = dense
+    @property
+    def geometry(self) -> tuple[int, int, int]:
+        """Transposed, leading stride, batch stride."""
         assert self.step is not None
-        return array, (kernels.address(array), self.turned, self.leading, self.step)
+        return self.turned, self.leading, self.step
+
+    def operand(self, kernels: Any, array: Array) -> Array:
+        """The array, or a copy that lies as BLAS wants it."""
+        if self.copied:
+            dense: Array = kernels.empty(self.dense)
+            kernels.copy(dense, array)
+            return dense
+        return array
 
 
 MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {

@@ -78,6 +78,8 @@ class Program(NamedTuple):
     wide: int = 1  # elements a thread, of a contiguous map
     total: bool = False  # stores one value a row
     large: bool = False  # indices need 64 bits
+    packs: tuple[bool, ...] = ()  # which arrays are read and written `wide` elements at a time
+    keep: int = 0  # packs of a row that a thread keeps in registers
 
 
 def supported(roots: tuple[Expr, ...], inputs: tuple[Input, ...], dtype: str) -> bool:
@@ -190,9 +192,7 @@ class Source:
                 return f"(T)s{self.numbers.index(given)}"
             position = self.arrays.index(given)
             kind = C_TYPES[given.kind] if given.kept else "T"
-            packed = f"in{position}.at[lane]"
-            loaded = packed if element else f"a{position}[{offsets[position]}]"
-            return f"Cast<{kind}>::of({loaded})"
+            return f"Cast<{kind}>::of({self._loaded(position, offsets, element)})"
         if node.op == "const":
             return self._constant(node.value)
         if node.op == "row_size":
@@ -202,6 +202,10 @@ class Source:
             return f"!{arguments[0]}"
         template = TEXTS.get(node.op) or TABLE[node.op].c
         return template.format(*arguments)
+
+    def _loaded(self, position: int, offsets: dict[int, str], element: str) -> str:
+        """An array's element: of the pack that was read, or from memory."""
+        return f"in{position}.at[lane]" if element else f"a{position}[{offsets[position]}]"
 
     def _statements(
         self, nodes: list[Expr], known: set[Expr], offsets: dict[int, str], pad: str, element: str
@@ -365,7 +369,7 @@ class Source:
             lines.append(f"    {self._kind(node)} {self.names[node]}_ = {self._start(node)};\n")
         step = f"e += {p.threads}" if along else "++e"
         begin = "first + mine" if along else "first"
-        lines.append(f"    for (I e = {begin}; e < end; {step}) {{\n")
+        lines.append(f"    #pragma unroll 4\n    for (I e = {begin}; e < end; {step}) {{\n")
         walk = self._offsets("e", "length", "step", p.row, reads, "      ", "at", "left")
         lines.append(walk)
         lines += [f"      at{i} += start{i};\n" for i in reads]
