@@ -6,6 +6,8 @@ import pytest
 
 import ember as torch
 
+pytestmark = pytest.mark.usefixtures("no_gpus")
+
 
 @pytest.mark.parametrize("name", ["xpu", "mps", "mtia", "accelerator"])
 def test_there_is_none(name):

@@ -100,7 +100,7 @@ def test_record_passes_results_and_errors():
         record(lambda: 1 / 0)()
 
 
-def test_process_counts(monkeypatch):
+def test_process_counts(monkeypatch, no_gpus):
     monkeypatch.setattr("os.cpu_count", lambda: 6)
     assert launcher.process_count("3") == 3
     assert launcher.process_count("cpu") == launcher.process_count("auto") == 6

@@ -220,7 +220,7 @@ main()
 """
 
 
-def test_gpus():
+def test_gpus(no_gpus):
     with pytest.raises(ValueError, match="no GPUs found"):
         dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
     environment = {**os.environ, "EMBER_SIMULATE_GPUS": "1"}
