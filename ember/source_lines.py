@@ -21,6 +21,13 @@ def user_line() -> tuple[str, int]:
     return "?", 0
 
 
+def short(file: str) -> str:
+    """`file` as seen from the working directory, where that is shorter."""
+    if not os.path.isabs(file):
+        return file
+    return min(file, os.path.relpath(file), key=len)
+
+
 always = [False]  # torch.set_warn_always
 
 

@@ -51,6 +51,7 @@ STANDS_ON = {
     "_inductor": {"compiler"},
     "_prims_common": {"settings"},
     "autograd": {"func", "profiler"},  # dual tensors and batched functions; its older face
+    "amp": {"nn", "optim"},  # the guard names modules and looks before optimizers step
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
     "capture": {"nn"},  # a recording watches the modules that it reaches
@@ -62,7 +63,8 @@ STANDS_ON = {
     "hub": {"serialization"},
     "jit": {"futures", "nn", "serialization"},  # archives hold modules and tensors
     "library": {"autograd"},  # operators with gradients are autograd functions
-    "nn": {"autograd", "cuda"},  # DataParallel speaks of GPUs
+    # DataParallel speaks of GPUs; attention maps functions of one place over all
+    "nn": {"autograd", "cuda", "func"},
     "optim": {"nn"},  # averaged models are modules
     "quantization": {"ao"},  # an older name
     "types": {"autograd", "symbolic_numbers"},  # names for annotations

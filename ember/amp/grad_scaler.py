@@ -3,7 +3,9 @@ that overflow."""
 
 from __future__ import annotations
 
+import importlib
 import warnings
+import weakref
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
@@ -16,6 +18,7 @@ from ember.core.modes import no_grad
 from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.ops.optimizers import update_scale_
+from ember.source_lines import warn
 
 __all__ = ["GradScaler", "OptState"]
 
@@ -40,7 +43,8 @@ class GradScaler:
     unless one is infinite or NaN; `update()` multiplies the factor by `backoff_factor` after such a
     step, and by `growth_factor` after `growth_interval` good ones in a row. `unscale_(optimizer)`
     unscales earlier, for clipping. With `enabled=False` everything passes through. AssertionError
-    for factors on the wrong side of 1.
+    for factors on the wrong side of 1. With `explain=True` a step that is skipped warns of the op
+    that overflowed first, kept as `last_overflow`; see `torch.amp.guard`.
 
     >>> import ember as torch
     >>> weight = torch.nn.Parameter(torch.ones(1))
@@ -63,6 +67,8 @@ class GradScaler:
         backoff_factor: float = 0.5,
         growth_interval: int = 2000,
         enabled: bool = True,
+        *,
+        explain: bool = False,
     ) -> None:
         self._device = device
         self._enabled = enabled
@@ -83,6 +89,12 @@ class GradScaler:
             self._init_growth_tracker = 0
             self._growth_tracker: Tensor | None = None
             self._per_optimizer_states: Any = defaultdict(_refresh_per_optimizer_state)
+        self._watch: Any = None
+        self.last_overflow: Any = None
+        if explain and self._enabled:
+            guards = importlib.import_module("ember.amp.overflow_guard")  # only those who ask pay
+            self._watch = guards.guard(action="note").__enter__()
+            weakref.finalize(self, self._watch.close)
 
     def _started(self, what: str) -> tuple[Tensor, Tensor]:
         """The factor and the count of good steps. AssertionError before the first `scale`."""
@@ -206,8 +218,16 @@ class GradScaler:
         result = None
         if not any(flag.item() for flag in found.values()):
             result = optimizer.step(*args, **kwargs)
+        elif self._watch is not None:
+            self._explain(optimizer)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _explain(self, optimizer: Any) -> None:
+        """Warn about the op that made the gradients not finite."""
+        self.last_overflow = self._watch.explain(optimizer)
+        if self.last_overflow is not None:
+            warn(f"a step is skipped (loss scale {self.get_scale():g}): {self.last_overflow}")
 
     def _step_that_unscales(
         self, optimizer: Any, state: dict[str, Any], args: Any, kwargs: Any
@@ -272,6 +292,8 @@ class GradScaler:
         else:
             scale.fill_(new_scale)
         self._per_optimizer_states = defaultdict(_refresh_per_optimizer_state)
+        if self._watch is not None:
+            self._watch.forget()
 
     def _adapt(self, scale: Tensor, tracker: Tensor) -> None:
         flags = [
@@ -371,6 +393,7 @@ class GradScaler:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
+        state["_watch"] = None
         if self._enabled:
             check(
                 len(self._per_optimizer_states) == 0,

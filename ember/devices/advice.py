@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ember.devices.amounts import short, size
+from ember.devices.amounts import size
+from ember.source_lines import short
 
 _READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "__complex__")
 _MANY = 8  # copies of one line that make it a loop

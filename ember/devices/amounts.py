@@ -1,8 +1,6 @@
-"""Bytes as people write them, and file names as they are read."""
+"""Amounts of memory, as people write and read them."""
 
 from __future__ import annotations
-
-import os
 
 from ember.backends.sim.specification import UNITS
 from ember.errors import check
@@ -31,10 +29,3 @@ def bytes_of(amount: int | float | str) -> int:
         raise ValueError(
             f"{amount!r} is not an amount of memory: a number with one of {', '.join(UNITS)}"
         ) from None
-
-
-def short(file: str) -> str:
-    """`file` as seen from the working directory, where that is shorter."""
-    if not os.path.isabs(file):
-        return file
-    return min(file, os.path.relpath(file), key=len)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ember.backends.base import CopyEvent, copy_observers
 from ember.devices.advice import Advice, advise
 from ember.devices.budgets import Budget
-from ember.devices.places import Place, here
+from ember.nn.places import Place, here
 
 DIRECTIONS = ("host to device", "device to host", "device to device")
 _ADDED = 7  # how many sums each entry has

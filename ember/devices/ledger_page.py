@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ember.devices.amounts import short, size
+from ember.devices.amounts import size
+from ember.source_lines import short
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --faint: #59636e; --line: #d1d9e0;

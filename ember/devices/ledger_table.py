@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ember.devices.amounts import short, size
+from ember.devices.amounts import size
+from ember.source_lines import short
 
 
 def table(record: Any, most: int | None) -> Any:

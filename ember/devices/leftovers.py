@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from ember.core.tensor import Tensor
 from ember.devices.mismatch import contained, tensors_of
-from ember.devices.places import written
 from ember.nn.modules.module import Module
+from ember.nn.places import written
 
 
 class Finding(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ember.core.array import moved_at
 from ember.core.tensor import Tensor
-from ember.devices.amounts import short
-from ember.devices.places import running_modules, user_frames, written
 from ember.devices.program_text import assignment_of, attribute_set_in
+from ember.nn.places import running_modules, user_frames, written
+from ember.source_lines import short
 
 
 class Found(NamedTuple):

@@ -1,0 +1,266 @@
+"""The overflow guard: which op made the first inf or NaN of a training step, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import ember.ops as ops
+from ember.amp import step_search
+from ember.amp.remedies import magnitude, remedy
+from ember.amp.step_record import Noted, StepRecord
+from ember.core.executor import set_executor
+from ember.core.modes import no_grad
+from ember.core.tensor import Tensor, tensor_of
+from ember.errors import check
+from ember.optim.optimizer import register_optimizer_step_pre_hook
+from ember.source_lines import short, warn
+
+__all__ = ["NonFinite", "NonFiniteError", "guard"]
+ACTIONS = ("raise", "warn", "note")
+
+
+class NonFinite(NamedTuple):
+    """The first op of a step that made inf or NaN; `str` of it is the whole story."""
+
+    op: str
+    phase: str  # forward or backward
+    file: str
+    line: int
+    module: str
+    made: str  # inf, NaN, or "" where the step was given it
+    operands: tuple[str, ...]
+    remedy: str
+    count: int = 0  # how many of the step's gradients are not finite
+
+    def __str__(self) -> str:
+        where = f"{short(self.file)}:{self.line}" + (f" in {self.module}" if self.module else "")
+        op = f"the gradient of {self.op}" if self.phase == "backward" else self.op
+        if self.made:
+            first = f"{op} made the first {self.made} of this step, at {where}"
+        else:
+            first = f"{op} was given what is not finite, at {where}"
+        lines = [first, *(f"  {operand}" for operand in self.operands), f"  {self.remedy}"]
+        return "\n".join(lines)
+
+
+class NonFiniteError(FloatingPointError):
+    """A step made inf or NaN; `report` is its NonFinite."""
+
+    def __init__(self, report: NonFinite):
+        super().__init__(str(report))
+        self.report = report
+
+
+class guard:
+    """Watches training steps in a `with` block: before an optimizer steps on gradients that are not
+    finite, the first op that made inf or NaN is named.
+
+    Each step costs one look at the loss and the gradients and a note of each call; the search runs
+    only when there is trouble. Until a step ends its results are kept, up to `hold` bytes: beyond,
+    they are searched and let go. `action` is "raise" (NonFiniteError), "warn", "note" (see
+    `reports`), or a function of the report. Steps without optimizers end with `step()`, or
+    `step(*tensors)` to look at these. ValueError for another action.
+
+    >>> import ember as torch
+    >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+    >>> optimizer = torch.optim.SGD([x], lr=0.1)
+    >>> with torch.amp.guard(action="note") as watch:
+    ...     x.sqrt().sum().backward()
+    ...     optimizer.step()
+    >>> watch.reports[0].op, watch.reports[0].phase, watch.reports[0].made
+    ('sqrt', 'backward', 'inf')
+    """
+
+    def __init__(self, action: str | Callable[[NonFinite], Any] = "raise", hold: int = 1 << 30):
+        check(
+            callable(action) or action in ACTIONS,
+            ValueError,
+            f"guard: action is one of {', '.join(ACTIONS)} or a function, not {action!r}",
+        )
+        self.action = action
+        self.reports: list[NonFinite] = []
+        self.record = StepRecord(hold, self._make_room)
+        self._suspect: Any = None
+        self._steps = 0
+        self._mark: Any = None
+
+    def __enter__(self) -> guard:
+        self.record.begin()
+        self._mark = register_optimizer_step_pre_hook(self._before_step)
+        return self
+
+    def __exit__(self, kind: Any, *rest: object) -> None:
+        try:
+            if kind is None and not self._steps and self.record.entries:
+                last = [out for out in self.record.entries[-1].outs if hasattr(out, "spec")]
+                self._look(last)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._mark.remove()
+        self.record.end()
+
+    # the ends of steps
+
+    def step(self, *tensors: Tensor) -> NonFinite | None:
+        """End a step here, after a look at `tensors`."""
+        self._steps += 1
+        found = self._look([tensor._array for tensor in tensors])
+        self.forget()
+        return found
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._steps += 1
+        arrays = [grad._array for grad in gradients_of(optimizer)]
+        if not all_finite([*arrays, *self.record.roots]):
+            self._look(arrays)
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go what was noted of the step so far."""
+        self.record.clear()
+        self._suspect = None
+
+    def explain(self, optimizer: Any) -> NonFinite | None:
+        """What made the gradients of an optimizer not finite; None if they are, or nothing is
+        known of them."""
+        return self._search([grad._array for grad in gradients_of(optimizer)])
+
+    def _look(self, arrays: list[Any]) -> NonFinite | None:
+        found = self._search(arrays)
+        if found is None:
+            return None
+        self.reports.append(found)
+        if callable(self.action):
+            self.action(found)
+        elif self.action == "warn":
+            warn(str(found))
+        elif self.action == "raise":
+            self.forget()
+            raise NonFiniteError(found)
+        return found
+
+    # the search
+
+    def _search(self, arrays: list[Any]) -> NonFinite | None:
+        slot = set_executor(None)
+        try:
+            bad = [a for a in arrays if step_search.state_of(a) != step_search.FINE]
+            roots = [a for a in self.record.roots if step_search.state_of(a) != step_search.FINE]
+            if not bad and not roots:
+                return None
+            if self._suspect is not None:  # it came first, and was let go
+                return self._suspect._replace(count=len(bad))
+            storages = {id(a.storage) for a in (*bad, *roots)}
+            found = step_search.first_culprit(self.record.entries, storages)
+            return None if found is None else self._report(found)._replace(count=len(bad))
+        finally:
+            set_executor(slot)
+
+    def _make_room(self) -> None:
+        """Search what is held, and let it go."""
+        slot = set_executor(None)
+        try:
+            if self._suspect is None:
+                entries = self.record.entries
+                bad = {
+                    id(out.storage)
+                    for entry in entries
+                    for out in entry.outs
+                    if hasattr(out, "spec") and step_search.state_of(out) == step_search.NAN
+                } or {
+                    id(out.storage)
+                    for entry in entries
+                    for out in entry.outs
+                    if hasattr(out, "spec") and step_search.state_of(out) == step_search.INFINITE
+                }
+                found = step_search.first_culprit(entries, bad)
+                if found is not None and found.made:
+                    self._suspect = self._report(found)
+        finally:
+            set_executor(slot)
+        self.record.clear()
+
+    def _report(self, found: step_search.Culprit) -> NonFinite:
+        entry = found.entry
+        forward = entry if entry.node is None else self._forward_of(entry)
+        phase = "forward" if entry.node is None else "backward"
+        file, line, module = forward.place if forward is not None else ("?", 0, "")
+        op = entry.name
+        if entry.node is not None and forward is not None:
+            op = forward.name
+        state = max(
+            (step_search.state_of(out) for out in entry.outs if hasattr(out, "spec")), default=0
+        )
+        made = ("", "inf", "NaN")[state] if found.made else ""
+        operands = tuple(described(entry))
+        advice = remedy(entry, forward, phase, found.made)
+        return NonFinite(op, phase, file, line, module, made, operands, advice)
+
+    def _forward_of(self, entry: Noted) -> Noted | None:
+        """The call of the forward whose node an entry of the backward belongs to."""
+        number, best = entry.node.sequence, None
+        for other in self.record.entries:
+            if other.node is None and 0 <= other.stamp < number:
+                best = other if best is None or other.stamp > best.stamp else best
+        return best
+
+
+def gradients_of(optimizer: Any) -> list[Tensor]:
+    """The gradients that an optimizer would step on."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    return [p.grad for p in params if p.grad is not None and p.grad._array.kind == "strided"]
+
+
+def all_finite(arrays: list[Any]) -> bool:
+    """One flag for many arrays: their sum, which inf and NaN make bad, and only then each."""
+    arrays = [a for a in arrays if a.spec.dtype.is_floating_point and a.spec.numel]
+    near = [isinstance(a.storage.buffer, np.ndarray) for a in arrays]  # simulated GPUs too
+    hosts = [step_search.host_values(a) for a, here in zip(arrays, near) if here]
+    others = [tensor_of(a) for a, here in zip(arrays, near) if not here]
+    with np.errstate(all="ignore"):
+        total = sum((float(nd.sum(dtype=_wide(nd))) for nd in hosts), 0.0)
+    if not np.isfinite(total) and not all(np.isfinite(nd).all() for nd in hosts):
+        return False
+    slot = set_executor(None)
+    try:
+        with no_grad():
+            for place in {tensor.device for tensor in others}:
+                sums = [t.float().sum() for t in others if t.device is place]
+                if not np.isfinite(ops.stack(sums).sum().item()):
+                    return all(bool(ops.isfinite(t).all()) for t in others)
+    finally:
+        set_executor(slot)
+    return True
+
+
+def _wide(nd: Any) -> Any:
+    return np.float32 if nd.dtype == np.float16 else None
+
+
+def described(entry: Noted) -> list[str]:
+    """The operands of an entry with their ranges, and the result's."""
+    names = getattr(entry.call, "names", None)
+    lines = []
+    for position, operand in enumerate(entry.operands):
+        name = names[position] if names and position < len(names) else f"operand {position + 1}"
+        for array in step_search.arrays_in((operand,)):
+            lines.append(f"{name}: {_array_text(array)}")
+        if isinstance(operand, (int, float)) and not isinstance(operand, bool):
+            lines.append(f"{name}: the number {operand}")
+    if not entry.versions or entry.call is None:
+        lines += [f"result: {_array_text(out)}" for out in entry.outs if hasattr(out, "spec")]
+    return lines[:6]
+
+
+def _array_text(array: Any) -> str:
+    spec = array.spec
+    text = f"{str(spec.dtype).removeprefix('torch.')} {list(spec.shape)}"
+    if not spec.dtype.is_floating_point or not spec.numel:
+        return text
+    return f"{text}, {magnitude(step_search.host_values(array))}"

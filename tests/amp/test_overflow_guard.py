@@ -1,0 +1,278 @@
+"""The guard names the op, the phase, the line and the module of the first inf or NaN."""
+
+import gc
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+import ember as torch
+from ember import nn
+from ember.core import engine
+from ember.core.executor import current_executor
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def line_of(text):
+    """The line of this file with a text."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(i for i, line in enumerate(lines, 1) if line.strip() == text)
+
+
+def trouble(parameter, step, **options):
+    """The report of one step."""
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    with torch.amp.guard(action="note", **options) as watch:
+        step().backward()
+        optimizer.step()
+    assert current_executor() is None and engine.anomaly[0] is None
+    return watch.reports
+
+
+def leaf(*values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def test_half_overflow_in_the_forward():
+    x = leaf(300.0, 2.0, dtype=torch.float16)
+
+    def step():
+        y = x * x
+        return (y + 1).sum()
+
+    (found,) = trouble(x, lambda: step() * float("nan"))
+    assert found.op == "mul"  # inf in y; the NaN comes later
+    x = leaf(300.0, 2.0, dtype=torch.float16)
+    (found,) = trouble(x, lambda: (torch.exp(x) * 2).sum())
+    assert (found.op, found.phase, found.made) == ("exp", "forward", "inf")
+    assert "float16 ends at 65504" in found.remedy
+    assert any("2 to 300 in magnitude" in operand for operand in found.operands)
+    assert any("1 inf of 2" in operand for operand in found.operands)
+
+
+def test_the_cast_that_overflows():
+    x = leaf(1e5, 1.0)
+    (found,) = trouble(x, lambda: (x.half() * x.half()).sum().float())
+    assert found.op == "the cast to torch.float16"
+
+
+class Layer(nn.Module):
+    def forward(self, x):
+        return x.log()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Identity(), Layer()])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def test_module_and_line():
+    net, x = Net(), leaf(0.0, 1.0)
+    (found,) = trouble(x, lambda: net(x).sum())
+    assert (found.op, found.module, found.line) == (
+        "log",
+        "net.layers[1]",
+        line_of("return x.log()"),
+    )
+    assert found.file == __file__ and "clamp" in found.remedy
+    assert str(found).startswith("log made the first inf of this step, at ")
+
+
+def test_backward_of_a_sound_forward():
+    x = leaf(0.0, 4.0)
+
+    def step():
+        return x.sqrt().sum()
+
+    (found,) = trouble(x, step)
+    assert (found.op, found.phase, found.made, found.count) == ("sqrt", "backward", "inf", 1)
+    assert found.line == line_of("return x.sqrt().sum()")
+    assert "slope of sqrt at 0" in found.remedy
+
+
+def test_a_deliberate_infinity_is_not_the_culprit():
+    x = leaf(1.0, 2.0)
+    mask = torch.tensor([True, True])
+    (found,) = trouble(x, lambda: x.masked_fill(mask, float("-inf")).softmax(0).sum())
+    assert (found.op, found.made) == ("softmax", "NaN")
+    some = torch.tensor([True, False])
+    assert trouble(x, lambda: x.masked_fill(some, float("-inf")).softmax(0)[1]) == []
+
+    def masked_and_wrong():
+        weights = x.masked_fill(some, float("-inf")).softmax(0)
+        return (weights / (x - x)).sum()
+
+    (found,) = trouble(x, masked_and_wrong)
+    assert found.op in ("div", "true_divide")
+
+
+def test_what_the_step_was_given():
+    x = leaf(float("nan"), 1.0)
+    (found,) = trouble(x, lambda: (x * x).sum())
+    assert found.made == "" and "look at the data" in found.remedy
+
+
+def test_values_that_were_written_over():
+    x = leaf(0.0, 1.0)
+
+    def step():
+        y = 1 / x
+        z = y.detach().clone()
+        y.detach().zero_()
+        return (z * x).sum()
+
+    (found,) = trouble(x, step)
+    assert found.op in ("reciprocal", "true_divide", "div", "rdiv")
+
+
+def test_little_room():
+    x = leaf(0.0, 1.0)
+
+    def step():
+        y = x.log()
+        for _ in range(20):
+            y = y + 1
+        return (y * x).sum()
+
+    (found,) = trouble(x, step, hold=40)
+    assert found.op == "log" and found.count == 1
+
+
+def test_actions():
+    x = leaf(0.0)
+    optimizer = torch.optim.SGD([x], lr=0.1)
+    with pytest.raises(torch.amp.NonFiniteError, match="sqrt") as caught, torch.amp.guard():
+        x.sqrt().backward()
+        optimizer.step()
+    assert isinstance(caught.value, FloatingPointError) and caught.value.report.op == "sqrt"
+    assert x.item() == 0  # it did not step
+    x.grad = None
+    seen = []
+    with torch.amp.guard(action=seen.append):
+        x.sqrt().backward()
+        optimizer.step()
+    assert [report.op for report in seen] == ["sqrt"]
+    y = leaf(0.0)
+    with torch.amp.guard(action="warn") as watch:
+        y.sqrt().backward()
+        with pytest.warns(UserWarning, match="the gradient of sqrt made the first inf"):
+            watch.step(y.grad)
+    with pytest.raises(ValueError, match="action"):
+        torch.amp.guard(action="shout")
+
+
+def test_blocks_without_steps_look_at_their_last_result():
+    x = torch.zeros(2)
+    with pytest.raises(torch.amp.NonFiniteError, match="log made the first"), torch.amp.guard():
+        x.log() * 2
+    with torch.amp.guard() as watch:
+        (x + 1).log()
+    assert watch.reports == []
+    with pytest.raises(LookupError), torch.amp.guard():
+        x.log()
+        raise LookupError
+
+
+def test_good_steps_let_everything_go():
+    x = leaf(1.0, 2.0)
+    optimizer = torch.optim.SGD([x], lr=0.1)
+    with torch.amp.guard() as watch:
+        for _ in range(3):
+            optimizer.zero_grad()
+            (x * x).sum().backward()
+            held = len(watch.record.entries)
+            optimizer.step()
+            assert held > 0 and watch.record.entries[:1] != [held]
+            assert len(watch.record.entries) < held
+    assert watch.reports == [] and watch.record.entries == []
+
+
+def test_inside_a_profile():
+    x = leaf(0.0)
+    optimizer = torch.optim.SGD([x], lr=0.1)
+    with torch.profiler.profile() as profile, torch.amp.guard(action="note") as watch:
+        x.sqrt().backward()
+        optimizer.step()
+    assert watch.reports[0].op == "sqrt"
+    assert any("sqrt" in event.key for event in profile.key_averages())
+
+
+def scaled_steps(scaler, count):
+    weight = nn.Parameter(torch.full((4,), 2.0))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = (weight.half() * 3).sum().float()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+def test_the_scaler_explains():
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17, explain=True)
+    with pytest.warns(UserWarning, match=r"a step is skipped \(loss scale 131072\)"):
+        scaled_steps(scaler, 1)
+    found = scaler.last_overflow
+    assert found.phase == "backward" and "loss scale" in found.remedy
+    assert scaler.get_scale() == 2.0**16
+    pickle.loads(pickle.dumps(scaler))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="loss scale 65536"):
+            scaled_steps(scaler, 1)
+    del scaler
+    gc.collect()
+    assert current_executor() is None
+
+
+def test_a_scaler_that_does_not_explain_costs_nothing():
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17)
+    scaled_steps(scaler, 1)
+    assert scaler.last_overflow is None and current_executor() is None
+
+
+def test_ranges():
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with torch.no_grad():
+        net[0].weight.fill_(2.0), net[0].bias.fill_(1e-9)
+    net[0].weight.grad = torch.ones(2, 2)
+    found = torch.amp.ranges(net, torch.full((3, 2), 1e5), loss=lambda y: (y * 1e-10).sum())
+    by = {(item.layer, item.kind): item for item in found}
+    assert by["0", "output"].largest == 4e5
+    assert by["0", "output"].verdict(torch.float16) == "no"
+    assert by["0", "output"].verdict(torch.bfloat16) == "yes"
+    assert by["0", "bias"].verdict(torch.float16) == "no"  # it would become 0
+    assert by["0", "weight"].verdict(torch.float8_e4m3fn) == "yes"
+    assert by["1", "gradient"].verdict(torch.float16) == "no"
+    assert net[0].weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert torch.amp.ranges(net, (torch.full((1, 2), float("inf")),))[2].bad == 2
+    assert not net[0]._forward_hooks
+
+
+def test_the_example(tmp_path):
+    picture = tmp_path / "ranges.png"
+    options = []
+    try:
+        import matplotlib  # noqa: F401
+
+        options = ["--picture", str(picture)]
+    except ImportError:
+        pass
+    command = [sys.executable, "-m", "ember", "run", "examples/overflow.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    text = done.stdout
+    assert "mul made the first inf of this step, at examples/overflow.py:22 in model[1]" in text
+    assert "the gradient of the cast to torch.float32 made the first inf of this step" in text
+    assert "│ 1.second │ output   │" in text
+    assert not options or picture.read_bytes()[:4] == b"\x89PNG"
