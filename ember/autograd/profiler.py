@@ -15,13 +15,13 @@ __all__ = [
     "EventList",
     "FunctionEvent",
     "FunctionEventAvg",
+    "emit_itt",
+    "emit_nvtx",
     "kineto_available",
     "profile",
     "record_function",
 ]
 _LEFT_OUT = {
-    "emit_nvtx": "there are no NVTX ranges",
-    "emit_itt": "there are no ITT ranges",
     "load_nvprof": "there is no nvprof",
     "parse_nvprof_trace": "there is no nvprof",
     "EnforceUnique": "it reads traces of nvprof",
@@ -119,6 +119,29 @@ class profile:
         return "<unfinished torch.autograd.profile>" if self._events is None else self.table()
 
     __str__ = __repr__
+
+
+class emit_nvtx:
+    """Would mark ops for NVIDIA's tools: it can be made, entering it raises NotImplementedError."""
+
+    def __init__(self, enabled: bool = True, record_shapes: bool = False):
+        self.enabled, self.record_shapes = enabled, record_shapes
+
+    def __enter__(self) -> Any:
+        check(
+            not self.enabled,
+            NotImplementedError,
+            f"{type(self).__name__} is not there in Ember: ops are not marked for the tools of "
+            "other makers; torch.profiler.profile records them",
+        )
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
+
+
+class emit_itt(emit_nvtx):
+    """The same for Intel's tools."""
 
 
 def __getattr__(name: str) -> Any:

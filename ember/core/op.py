@@ -21,6 +21,18 @@ class _Required:
 REQUIRED = _Required()
 
 
+# NumPy's names of parameters, which are understood where PyTorch's are.
+OTHER_NAMES = {
+    "self": "input",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+    "axis": "dim",
+    "keepdims": "keepdim",
+}
+
+
 class Op:
     """An op declared by a decorator; calling it runs it."""
 
@@ -81,8 +93,7 @@ class Op:
         return values
 
     def _position(self, name: str) -> int:
-        alias = {"self": "input", "axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input"}
-        for candidate in (name, alias.get(name)):
+        for candidate in (name, OTHER_NAMES.get(name)):
             if candidate in self.parameters:
                 return self.parameters.index(candidate)
         known = ", ".join(self.parameters)

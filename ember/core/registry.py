@@ -15,7 +15,7 @@ from ember.core.dispatch import autocast, overridden, overridden_after_all
 from ember.core.formula import FormulaOp, RowOp
 from ember.core.library import LibraryOp
 from ember.core.node_names import with_named_result
-from ember.core.op import Op
+from ember.core.op import OTHER_NAMES, Op
 from ember.core.out_rules import FACTORIES
 from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
@@ -225,6 +225,9 @@ def composite(
                 except (TypeError, AttributeError) as error:
                     if overridden_after_all(args, kwargs):
                         return call(*args, **kwargs)
+                    named = with_own_names(function, kwargs)
+                    if named is not None:
+                        return call(*args, **named)
                     wanted = _tensor_wanted(error, function, args, kwargs)
                     if wanted is None:
                         raise
@@ -270,9 +273,25 @@ def _tensor_wanted(
 TAKES_KEYWORDS = 8  # the flag of code with **kwargs
 
 
-def _position_of_dtype(function: Any) -> int | None:
+def _parameters(function: Any) -> tuple[CodeType, tuple[str, ...]]:
     code: CodeType = getattr(function, "__wrapped__", function).__code__
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return code, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def with_own_names(function: Any, kwargs: dict[str, Any]) -> dict[str, Any] | None:
+    """Keyword arguments under the function's names, if some came under NumPy's; else None."""
+    code, own = _parameters(function)
+    if code.co_flags & TAKES_KEYWORDS:  # their names are in the body
+        own = (*own, "dim", "keepdim")
+    named = {
+        OTHER_NAMES[k] if k not in own and OTHER_NAMES.get(k) in own else k: v
+        for k, v in kwargs.items()
+    }
+    return named if len(named) == len(kwargs) and named.keys() != kwargs.keys() else None
+
+
+def _position_of_dtype(function: Any) -> int | None:
+    code, names = _parameters(function)
     if "dtype" in names:
         return names.index("dtype")
     return sys.maxsize if code.co_flags & TAKES_KEYWORDS else None  # it may be among **kwargs
@@ -292,6 +311,7 @@ def with_dtype(
 
 def _into(name: str, function: Any, out: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     outs = out if isinstance(out, (tuple, list)) else (out,)
+    kwargs = with_own_names(function, kwargs) or kwargs
     for target in outs:
         check_out(name, target, (*args, *kwargs.values()))
     if name in FACTORIES:

@@ -8,6 +8,7 @@ from typing import Any
 from ember.core.tensor import Tensor
 from ember.distributed.device_mesh import DeviceMesh
 from ember.distributed.left_out import left_out_class
+from ember.distributed.nn import functional
 from ember.distributed.process_group import ProcessGroup
 from ember.distributed.reduce_op import RedOpType
 from ember.distributed.world import resolved
@@ -80,3 +81,18 @@ def all_to_all_single(
     made = self.detach().new_empty((rows, *self.shape[1:]))
     _group(group).alltoall_base(made, _copy(self), output_split_sizes, input_split_sizes)
     return made  # type: ignore[no-any-return]
+
+
+def all_to_all_single_autograd(
+    self: Any,
+    output_split_sizes: Sequence[int] | None,
+    input_split_sizes: Sequence[int] | None,
+    group: Any,
+    tag: str = "",
+) -> Tensor:
+    """`all_to_all_single` that gradients flow through."""
+    rows = sum(output_split_sizes) if output_split_sizes else self.shape[0]
+    made = self.detach().new_empty((rows, *self.shape[1:]))
+    return functional.all_to_all_single(
+        made, self, output_split_sizes, input_split_sizes, _group(group)
+    )

@@ -37,6 +37,11 @@ def flip(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     >>> torch.flip(torch.tensor([1, 2, 3]), [0])
     tensor([3, 2, 1])
     """
+    check(
+        bool(dims) or set(named) == {"dims"},
+        TypeError,
+        'flip() missing 1 required positional arguments: "dims"',
+    )
     wanted = dims if dims else (named["dims"],)
     return flipped(input, wrap_dims(shape_of(wanted), input.ndim) if input.ndim else ())
 

@@ -103,8 +103,12 @@ def test_errors():
         profile().start()
     with pytest.raises(NotImplementedError, match="memory_summary"):
         profiled().export_memory_timeline("x")
-    with pytest.raises(AttributeError, match="NVTX"):
-        older.emit_nvtx
+    with pytest.raises(AttributeError, match="nvprof"):
+        older.load_nvprof
+    with pytest.raises(NotImplementedError, match="emit_nvtx is not there"), older.emit_nvtx():
+        pass
+    with older.emit_nvtx(enabled=False), older.emit_itt(enabled=False):
+        pass
     with pytest.raises(ValueError, match="metric should be one of"):
         profiled().export_stacks("x", "nothing")
 
