@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.capture.guards import Guard, Reached
-from ember.capture.program import Program, input_storage, places_in
-from ember.capture.recorder import Instruction, Place, Recorder
+from ember.capture.program import Program, input_storage
+from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.core import modes
 from ember.core.array import _copy, copy_of
 from ember.core.executor import current_executor, set_executor

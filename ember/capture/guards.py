@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import types
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from ember.core import modes
@@ -124,6 +125,19 @@ def facts_of(owner: Any) -> tuple[Any, ...]:
     return module_facts(owner) if isinstance(owner, Module) else object_facts(owner)
 
 
+def _held(owner: Any) -> list[Any]:
+    """All that an object holds: while these are the same objects, its facts are the same."""
+    values = vars(owner).values()
+    if not isinstance(owner, Module):
+        return list(values)
+    held = (owner._parameters, owner._buffers, owner._modules)
+    return [*values, *(value for values in held for value in values.values())]
+
+
+def _are_same(found: list[Any], before: list[Any]) -> bool:
+    return len(found) == len(before) and all(map(is_, found, before))
+
+
 def _is_instance(value: Any) -> bool:
     """Whether a value is an object of a program's class, whose attributes a function may read."""
     kinds = (Module, Tensor, type, types.ModuleType, types.FunctionType, types.MethodType)
@@ -154,7 +168,7 @@ class Guard:
         self.modes = modes_in_force()
         self.cells = [(c, v, type(v) in PLAIN) for c, v in reached.cells]
         self.globals = [(g, n, v, type(v) in PLAIN) for g, n, v in reached.globals]
-        self.facts = reached.facts
+        self.facts = [(owner, _held(owner), facts) for owner, facts in reached.facts]
         self.tensors = [(t, t._array.storage, t._requires_grad) for t in reached.tensors]
         self.grads = [(t, t.grad is None) for t in reached.leaves]
         self.checks: list[Callable[[], bool]] = []  # of optimizers
@@ -179,8 +193,8 @@ class Guard:
             now = names.get(name)
             if not (now == value and type(now) is type(value) if plain else now is value):
                 return f"the global {name} has another value"
-        for owner, facts in self.facts:
-            if facts_of(owner) != facts:
+        for owner, held, facts in self.facts:
+            if not _are_same(_held(owner), held) and facts_of(owner) != facts:
                 return f"an attribute of a {type(owner).__name__} has changed (training, perhaps)"
         for tensor, storage, requires in self.tensors:
             if tensor._array.storage is not storage or tensor._requires_grad is not requires:

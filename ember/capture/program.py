@@ -12,7 +12,9 @@ from ember.backends.base import kernels_of
 from ember.backends.cpu.binding import bind
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.kernels import CpuKernels
-from ember.capture.recorder import Instruction, Place, Recorder
+from ember.capture.fusion import Fusion
+from ember.capture.passes import steady, without_the_unread
+from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.core.array import storage_of
 from ember.core.cells import Cell
 from ember.kernel.array import Array, Storage
@@ -20,15 +22,6 @@ from ember.kernel.number import Slot, called_with, has_slots
 
 Step = Callable[[], Any]
 ALIGNMENT = 64
-
-
-def places_in(tree: Any) -> list[Place]:
-    """The places of an operand."""
-    if isinstance(tree, Place):
-        return [tree]
-    if isinstance(tree, (tuple, list)):
-        return [p for item in tree for p in places_in(item)]
-    return []
 
 
 class Program:
@@ -49,6 +42,12 @@ class Program:
         self.tape = recorder._tape
         self.slots: dict[int, Slot] = {}  # of the numbers that are asked for at each run
         self.planned_bytes = 0
+        fixed = set(self.storages)
+        instructions = without_the_unread(instructions, fixed)
+        constants = set(recorder.constants) - recorder.written
+        once, instructions = steady(instructions, fixed, constants)
+        instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
+        self._make(once)
         self._plan(instructions)
         self.restored = [
             (self.storages[number], values)
@@ -57,6 +56,7 @@ class Program:
         ]
         self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
         self.count = len(instructions)
+        self.names = [i.kind + " " + str(getattr(i.call, "name", "")) for i in instructions]
         self.steps = self._joined([(self._bind(i), self._device(i)) for i in instructions])
 
     def array(self, place: Place) -> Array:
@@ -111,6 +111,19 @@ class Program:
 
     # memory
 
+    def _make(self, once: list[Instruction]) -> None:
+        """Compute what stays the same, in memory of its own."""
+        for instruction in once:
+            for place in instruction.outs:
+                size = (place.offset + _extent(place.spec)) * place.spec.dtype.itemsize
+                self.storages[place.storage] = storage_of(max(size, 1), place.spec.device)
+        token = enter()
+        try:
+            for instruction in once:
+                self._bind(instruction)()
+        finally:
+            leave(token)
+
     def _plan(self, instructions: list[Instruction]) -> None:
         """Give the storages that die within the recording memory that those share which are never
         alive together: the greedy best fit by size."""
@@ -118,6 +131,7 @@ class Program:
         last: dict[int, int] = {}
         sizes: dict[int, int] = {}
         devices: dict[int, Any] = {}
+        exact: dict[int, int] = {}  # what is copied to another device is copied whole
         for position, instruction in enumerate(instructions):
             for place in places_in((instruction.operands, instruction.outs)):
                 number = place.storage
@@ -125,6 +139,8 @@ class Program:
                     continue
                 first.setdefault(number, position)
                 last[number] = position
+                if instruction.kind == "transfer":
+                    exact[number] = instruction.call
                 if place.spec is not None:
                     end = place.offset + _extent(place.spec)
                     size = end * place.spec.dtype.itemsize
@@ -134,6 +150,10 @@ class Program:
         for number in sorted(first, key=lambda n: first[n]):
             size = -(-max(sizes.get(number, 0), 1) // ALIGNMENT) * ALIGNMENT
             device = devices[number]
+            if number in exact:
+                self.storages[number] = storage_of(exact[number], device)
+                self.planned_bytes += exact[number]
+                continue
             fitting = [
                 entry
                 for entry in free

@@ -32,10 +32,19 @@ class Instruction(NamedTuple):
     places where arrays were."""
 
     kind: str
-    call: Any  # the Call; the value of a fill; the function of the host
+    call: Any  # the Call; the value of a fill; the bytes of a transfer; the function of the host
     operands: tuple[Any, ...]
     outs: tuple[Place, ...]
     runner: Any = None
+
+
+def places_in(tree: Any) -> list[Place]:
+    """The places of an operand."""
+    if isinstance(tree, Place):
+        return [tree]
+    if isinstance(tree, (tuple, list)):
+        return [p for item in tree for p in places_in(item)]
+    return []
 
 
 class Recorder(Executor):
@@ -138,7 +147,7 @@ class Recorder(Executor):
         now(source, target)
         if not self._idle:
             places = [Place(self.number(s), None, 0) for s in (source, target)]  # type: ignore[arg-type]
-            self._write("transfer", None, (places[0],), (places[1],), now)
+            self._write("transfer", source.nbytes, (places[0],), (places[1],), now)
 
     def read(self, array: Array) -> None:
         """The program looks at data: what it does then may differ from step to step."""
@@ -198,9 +207,11 @@ class Recorder(Executor):
         number = self.number(storage)
         count = self._counted[number] = self._counted.get(number, 0) + 1
         start = float(host) + 1 - count
-        leader = self._leaders.setdefault((start, count), host)
-        if leader is not host and count == 1:
-            self.checks.append(lambda: bool(leader.item() == host.item()))
+        alike = self._leaders.setdefault((start, count), [])
+        if not alike and count == 1:
+            self.checks.append(lambda: len({one.item() for one in alike}) == 1)
+        alike.append(host)
+        leader = alike[0]
         key = ("count", id(leader), count)
         cell = self._tape.cell(key, start + count, lambda values: float(leader.item() + count))
         host += 1

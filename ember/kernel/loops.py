@@ -112,15 +112,17 @@ class Loop:
     def _kept(self) -> dict[Expr, int]:
         """Costly nodes that several stages need, with the number of their scratch row."""
         self.kept = {}
+        self.first: dict[Expr, int] = {}  # the stage that computes a node, not always its own
         uses: dict[Expr, int] = {}
         for stage in range(self.last + 1):
             for node in self._needed(stage):
                 if is_costly(node) and self._varies(node):
+                    self.first.setdefault(node, stage)
                     uses[node] = uses.get(node, 0) + 1
         return {n: i for i, n in enumerate(n for n, count in uses.items() if count > 1)}
 
     def _is_scratch(self, node: Expr, stage: int) -> bool:
-        return node in self.kept and self.stages[node] < stage
+        return node in self.kept and self.first[node] < stage
 
     def _varies(self, node: Expr) -> bool:
         """Whether a value differs from element to element of a row."""

@@ -4,6 +4,7 @@ numbers that change from step to step are cells, asked for again at each replay.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ def step(recording: Any, optimizer: Any) -> None:
         for value in state.values():
             if isinstance(value, Tensor):
                 recording.held.add(id(value._array.storage))
-    recording.checks.append(_check(optimizer, after))
+    recording.checks.append(_check(optimizer))
 
 
 def _flat(values: Any) -> list[Any]:
@@ -106,15 +107,13 @@ def _with_cells(recording: Any, optimizer: Any, number: int, group: dict[str, An
     return found
 
 
-def _check(optimizer: Any, states: list[tuple[Tensor, dict[str, Any]]]) -> Callable[[], bool]:
+def _check(optimizer: Any) -> Callable[[], bool]:
     """A check that the optimizer still has its groups, hooks and state."""
     groups = [(g, {**g, "params": list(g["params"])}) for g in optimizer.param_groups]
-    kept = [
-        (param, name, value, value._array.storage if isinstance(value, Tensor) else None)
-        for param, state in states
-        for name, value in state.items()
-    ]
-    sizes = [(param, len(state)) for param, state in states]
+    dicts = list(optimizer.state.values())
+    kept = [value for state in dicts for value in state.values()]
+    tensors = [value for value in kept if isinstance(value, Tensor)]
+    storages = [tensor._array.storage for tensor in tensors]
 
     def check() -> bool:
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
@@ -124,15 +123,13 @@ def _check(optimizer: Any, states: list[tuple[Tensor, dict[str, Any]]]) -> Calla
             return False
         if not all(_is_alike(group, before) for group, before in groups):
             return False
-        state = optimizer.state
-        for param, size in sizes:
-            if len(state.get(param) or ()) != size:
-                return False
-        for param, name, value, storage in kept:
-            found = state[param].get(name)
-            if found is not value or (storage is not None and found._array.storage is not storage):
-                return False
-        return True
+        found = list(optimizer.state.values())
+        if len(found) != len(dicts) or not all(map(is_, found, dicts)):
+            return False
+        values = [value for state in dicts for value in state.values()]
+        if len(values) != len(kept) or not all(map(is_, values, kept)):
+            return False
+        return all(map(is_, [tensor._array.storage for tensor in tensors], storages))
 
     return check
 
@@ -147,7 +144,7 @@ def _is_alike(group: dict[str, Any], before: dict[str, Any]) -> bool:
         if now is value:
             continue
         if name == "params":
-            if len(now) != len(value) or any(a is not b for a, b in zip(now, value, strict=True)):
+            if len(now) != len(value) or not all(map(is_, now, value)):
                 return False
         elif isinstance(value, tuple):
             if type(now) is not tuple or not all(map(_is_number, (*now, *value))):

@@ -47,7 +47,7 @@ def _map(call: MapCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> S
         return None
     if produced != out.spec.dtype.numpy:
         return None
-    return partial(ufunc, *(o.host() for o in operands), out.host())
+    return partial(ufunc, *(o.host() for o in operands), out=out.host())
 
 
 def _reduction(call: ReduceCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
