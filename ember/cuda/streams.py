@@ -1,7 +1,9 @@
 """Streams and events: orders of work, and marks in them with a time.
 
 A simulated GPU does each piece of work when it is given, so every order holds; times are those of
-its clock.
+its clock. A real GPU's work goes through one stream of the driver, in the order in which it is
+given, whichever `Stream` it is given to: so waiting for a stream waits for all work, and events are
+the driver's own, timed by the GPU.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work is done."""
-        self.synchronize()
+        queue = backend().queue(self.device_index)
+        if hasattr(queue, "idle"):
+            return bool(queue.idle())
+        queue.synchronize()
         return True
 
     def synchronize(self) -> None:
@@ -100,12 +105,14 @@ class Event:
         external: bool = False,
     ):
         self.enable_timing = enable_timing
-        self._time: float | None = None
+        self._time: Any = None  # seconds, or the driver's event
+        self._queue: Any = None
 
     def record(self, stream: Stream | None = None) -> None:
         """Mark the current place in a stream (the current one by default)."""
         stream = current_stream() if stream is None else stream
-        self._time = backend().queue(stream.device_index).record()
+        queue = self._queue = backend().queue(stream.device_index)
+        self._time = queue.mark() if hasattr(queue, "mark") else queue.record()
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work in a stream wait for this event."""
@@ -113,10 +120,13 @@ class Event:
 
     def query(self) -> bool:
         """Whether all work before the event is done."""
-        return True
+        return not hasattr(self._queue, "reached") or bool(self._queue.reached(self._time))
 
     def synchronize(self) -> None:
         """Wait for the work before the event."""
+        if hasattr(self._queue, "wait_for"):
+            self._queue.wait_for(self._time)
+            return
         for index in range(backend().device_count()):
             backend().queue(index).synchronize()
 
@@ -133,7 +143,8 @@ class Event:
             ValueError,
             "Both events must be recorded before calculating elapsed time.",
         )
-        assert self._time is not None and end_event._time is not None
+        if hasattr(self._queue, "between"):
+            return float(self._queue.between(self._time, end_event._time))
         return (end_event._time - self._time) * 1000
 
     def __repr__(self) -> str:

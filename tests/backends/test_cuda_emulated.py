@@ -82,7 +82,8 @@ same("by the host", lambda x: torch.special.zeta(x.abs() + 2, 1.5), x)
 t = torch.randn(3, 40, 70)
 same("turned", lambda t: t.transpose(1, 2).contiguous(), t)
 same("all turned", lambda t: t.half().permute(2, 1, 0).contiguous(), t)
-same("channels last", lambda t: t.view(3, 10, 4, 70).contiguous(memory_format=torch.channels_last), t)
+last = torch.channels_last
+same("channels last", lambda t: t.view(3, 10, 4, 70).contiguous(memory_format=last), t)
 same("and back", lambda t: t.view(3, 4, 70, 10).permute(0, 3, 1, 2).contiguous(), t)
 same("complex turned", lambda t: t[0].to(torch.complex128).t().contiguous(), t)
 x = torch.randn(4, 5, 6)
@@ -321,5 +322,43 @@ rows = sorted((e.direction, e.source, e.target, e.count, e.bytes) for e in seen.
 assert rows == [
     ("device to host", "cuda:0", "cpu", 1, 40), ("host to device", "cpu", "cuda:0", 1, 40)
 ], rows
+""",
+    )
+
+
+def test_graphs_and_events(folder):
+    run(
+        folder,
+        """
+start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+start.record()
+x, graph = torch.ones(100, device="cuda"), torch.cuda.CUDAGraph()
+y = x * 2 + 1
+before = torch.cuda.memory_allocated()
+with torch.cuda.graph(graph):
+    assert torch.cuda.is_current_stream_capturing()
+    y = (x * 2 + 1) * 3
+    z = torch.rand_like(y) + y
+x.fill_(2)
+graph.replay()
+assert y[0].item() == 15 and torch.equal(x, torch.full_like(x, 2))
+first = z.tolist()
+graph.replay()
+assert first != z.tolist() and 15 <= min(z.tolist()) and max(z.tolist()) < 16
+del y
+taken = [torch.zeros(100, device="cuda") for _ in range(20)]
+graph.replay()
+assert all(t.sum().item() == 0 for t in taken)
+del graph, z, taken
+assert torch.cuda.memory_allocated() <= before
+try:
+    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+        x.cpu()
+except AssertionError:  # of the emulator; RuntimeError of the driver
+    pass
+assert not torch.cuda.is_current_stream_capturing() and x[0].item() == 2
+end.record()
+end.synchronize()
+assert start.elapsed_time(end) > 0 and end.query() and torch.cuda.current_stream().query()
 """,
     )

@@ -17,7 +17,7 @@ class CudaQueue(Queue):
 
     def __init__(self, driver: Driver, index: int):
         self.driver, self.index = driver, index
-        self.first: Any = None
+        self.start: Any = None
 
     def synchronize(self) -> None:
         """Wait for the work."""
@@ -26,10 +26,30 @@ class CudaQueue(Queue):
 
     def record(self) -> float:
         """The seconds from the first mark of this queue to one made now, when it is reached."""
-        mark = self.driver.mark(self.index)
-        if self.first is None:
-            self.first = mark
-        return self.driver.elapsed(self.first, mark) / 1000
+        mark = self.mark()
+        if self.start is None:
+            self.start = mark
+        return self.between(self.start, mark) / 1000
+
+    def mark(self) -> Any:
+        """An event here; the host does not wait for it."""
+        return self.driver.mark(self.index)
+
+    def between(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events."""
+        return self.driver.elapsed(start, end)
+
+    def reached(self, event: Any) -> bool:
+        """Whether the work before an event is done."""
+        return self.driver.reached(event)
+
+    def wait_for(self, event: Any) -> None:
+        """Wait for the work before an event."""
+        self.driver.wait_for(event)
+
+    def idle(self) -> bool:
+        """Whether all work is done."""
+        return not self.driver.is_open(self.index) or self.driver.idle(self.index)
 
 
 class CudaBackend(Backend):

@@ -216,15 +216,15 @@ def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
         result: Array = kernels.empty(out)
         lay = laid if convolution.last else dense
         first, second = lay(kernels, first), lay(kernels, second)
-        made = kernels.empty(with_last(out)) if convolution.last else result
+        written = kernels.empty(with_last(out)) if convolution.last else result
         convolution(
             kernels.memory,
             kernels.address(first),
             kernels.address(second),
-            kernels.address(made),
+            kernels.address(written),
         )
-        if made is not result:
-            kernels.copy(result, made)
+        if written is not result:
+            kernels.copy(result, written)
         return result
 
     return run

@@ -86,8 +86,9 @@ __device__ __forceinline__ void circle_of(float angle, float& c, float& s) {{
 }}
 __device__ __forceinline__ void normals_of(const Words& w, float n[4]) {{
   for (int pair = 0; pair < 2; ++pair) {{
-    const float u = __fmul_rn((float)(int)(w.at[2 * pair + 1] & 0xFFFFFFu), 5.9604644775390625e-08f);
-    const float v = __fmul_rn((float)(int)(w.at[2 * pair] & 0xFFFFFFu), 5.9604644775390625e-08f);
+    const float unit = 5.9604644775390625e-08f;
+    const float u = __fmul_rn((float)(int)(w.at[2 * pair + 1] & 0xFFFFFFu), unit);
+    const float v = __fmul_rn((float)(int)(w.at[2 * pair] & 0xFFFFFFu), unit);
     float c, s;
     circle_of(__fmul_rn(v, {float(box_muller.TWO_PI)!r}f), c, s);
     const float radius = radius_of(__fadd_rn(1.0f, -u));
@@ -122,7 +123,10 @@ VALUES_32 = {
       if (!(wanted >= 0 && wanted <= 1)) atomicExch(bad, 2);
       const E value = Cast<E>::of(drawn < wanted);
 """,
-    "integers": "      const E value = Cast<E>::of((i64)(span ? w.at[j] % (u32)span : w.at[j]) + low);\n",
+    "integers": """
+      const u32 bits = w.at[j];
+      const E value = Cast<E>::of((i64)(span ? bits % (u32)span : bits) + low);
+""",
 }
 VALUES_64 = {
     "uniform": """
@@ -133,7 +137,10 @@ VALUES_64 = {
     "normal": "      const E value = p == 0 && q == 1 ? z[j] + 0.0 : fma(z[j], q, p);\n",
     "log_normal": "      const E value = Cast<E>::of("
     "exp(p == 0 && q == 1 ? z[j] + 0.0 : fma(z[j], q, p)));\n",
-    "bernoulli": "      const E value = Cast<E>::of((wide_of(w, j) & 0x1FFFFFFFFFFFFFull) < span);\n",
+    "bernoulli": """
+      const u64 bits = wide_of(w, j) & 0x1FFFFFFFFFFFFFull;
+      const E value = Cast<E>::of(bits < span);
+""",
     "bernoulli_each": """
       const double wanted = (double)widen(each[i]);
       if (!(wanted >= 0 && wanted <= 1)) atomicExch(bad, 2);

@@ -143,25 +143,26 @@ class Driver:
     def mark(self, index: int) -> Any:
         """An event at this place of a GPU's stream."""
         stream = self.use(index)
-        event = self._ask("cuEventCreate", 0)
-        self._ask("cuEventRecord", event, stream)
+        event = Event(self, self._ask("cuEventCreate", 0))
+        self._ask("cuEventRecord", event.handle, stream)
         return event
 
     def elapsed(self, start: Any, end: Any) -> float:
         """Milliseconds between two events, waited for."""
-        self._ask("cuEventSynchronize", end)
-        return float(self._ask("cuEventElapsedTime", start, end))
+        self._ask("cuEventSynchronize", start.handle)
+        self._ask("cuEventSynchronize", end.handle)
+        return float(self._ask("cuEventElapsedTime", start.handle, end.handle))
 
     def reached(self, event: Any) -> bool:
         """Whether the work before an event is done."""
-        (status,) = self.cuda.cuEventQuery(event)
+        (status,) = self.cuda.cuEventQuery(event.handle)
         if int(status) not in (0, NOT_READY):
             self._failed(status, "cuEventQuery")
         return int(status) == 0
 
     def wait_for(self, event: Any) -> None:
         """Wait until the work before an event is done."""
-        self._ask("cuEventSynchronize", event)
+        self._ask("cuEventSynchronize", event.handle)
 
     def idle(self, index: int) -> bool:
         """Whether all work of a GPU's stream is done."""
@@ -254,6 +255,16 @@ def _refuse(name: str, *arguments: Any) -> Any:
         "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
         "must use the 'spawn' start method"
     )
+
+
+class Event:
+    """An event of the driver's; it goes with its last user."""
+
+    def __init__(self, driver: Driver, handle: Any):
+        self.driver, self.handle = driver, handle
+
+    def __del__(self) -> None:
+        self.driver.cuda.cuEventDestroy(self.handle)
 
 
 class KernelFunction:

@@ -23,7 +23,9 @@ class GraphSegment:
         self.driver, self.memory, self.steps = driver, memory, steps
         self.runs = 0
         self.graph: Any = None
-        self.held: list[tuple[int, int, int]] = []
+        self.free: dict[int, list[int]] = {}  # blocks of its own that nothing in it uses now
+        self.blocks: list[int] = []  # all of its own
+        self._before = False
         self.drawn: list[list[Any]] = []  # streams of random numbers, their state here, fills
         self.doubtful = False
         self.refusal: str | None = None  # why the steps are not a graph
@@ -54,36 +56,54 @@ class GraphSegment:
             if entry[0] is source:
                 entry[2] += 1
                 return entry[1].address, 0, 4 * (entry[2] - 1)
+        self.memory.segment = None  # written before the graph runs: no block of the graph's
         buffer = self.memory.allocate(16)
+        self.memory.segment = self
         self.drawn.append([source, buffer, 1])
         return buffer.address, 0, 0
 
-    def _capture(self) -> None:
+    def begin(self) -> None:
+        """Write down what follows."""
+        self.driver.synchronize(self.memory.index)
+        self._before, self.memory.segment, self.memory.doubtful = self.memory.doubtful, self, False
+        self.driver.begin_capture(self.memory.index)
+
+    def end(self, refusal: str | None = None) -> None:
+        """What was written down becomes a graph, unless something forbids it: then `refusal` says
+        what."""
         driver, memory = self.driver, self.memory
-        driver.synchronize(memory.index)
-        before, memory.segment, memory.doubtful = memory.doubtful, self, False
-        driver.begin_capture(memory.index)
-        try:
-            for step in self.steps:
-                step()
-        except Exception as error:
-            self.refusal = f"{type(error).__name__}: {error}"
+        self.refusal = refusal
         try:
             self.graph = driver.end_capture(memory.index)
         except Exception as error:
             self.refusal = self.refusal or f"{type(error).__name__}: {error}"
         memory.segment = None
-        self.doubtful, memory.doubtful = memory.doubtful, before or memory.doubtful
+        self.doubtful, memory.doubtful = memory.doubtful, self._before or memory.doubtful
         if self.refusal is not None:
             self._release()
+
+    def _capture(self) -> None:
+        self.begin()
+        refusal = None
+        try:
+            for step in self.steps:
+                step()
+        except Exception as error:
+            refusal = f"{type(error).__name__}: {error}"
+        self.end(refusal)
 
     def _release(self) -> None:
         graph, self.graph = self.graph, None
         if graph is not None:
             self.driver.forget_graph(graph)
-        held, self.held = self.held, []
-        for block in held:
-            self.memory.put_back(*block)
+        self.drawn.clear()
+        blocks, self.blocks = self.blocks, []
+        for address in blocks:
+            self.memory.owned.pop(address, None)
+        for size, addresses in self.free.items():
+            for address in addresses:
+                self.memory.put_back(address, size, size)
+        self.free = {}
 
     def __del__(self) -> None:
         self._release()

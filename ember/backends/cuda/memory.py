@@ -58,13 +58,16 @@ class CudaMemory(Memory):
         self.allocations = self.frees = self.retries = self.out_of_memories = 0
         self.limit = 1.0
         self.kernels: Any = None
-        self.segment: Any = None  # the graph being captured: blocks given back stay its own
+        self.segment: Any = None  # the graph being captured
+        self.owned: dict[int, dict[int, list[int]]] = {}  # blocks of graphs, where each goes back
         self.doubtful = False  # whether an index may have been out of range
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
         """A buffer; OutOfMemoryError if the device is full even after what is kept was given
         back."""
         size = rounded(nbytes)
+        if self.segment is not None:
+            return DeviceBuffer(self, self._for_graph(size, nbytes), nbytes, size)
         kept = self.free.get(size)
         address = kept.pop() if kept else self._fresh(size, nbytes)
         self.allocations += 1
@@ -72,6 +75,21 @@ class CudaMemory(Memory):
         if self.allocated > self.peak_allocated:
             self.peak_allocated = self.allocated
         return DeviceBuffer(self, address, nbytes, size)
+
+    def _for_graph(self, size: int, nbytes: int) -> int:
+        """A block for work that is captured, which stays the graph's: one that the graph is done
+        with, or a new one."""
+        own = self.segment.free
+        if own.get(size):
+            return int(own[size].pop())
+        kept = self.free.get(size)
+        address = kept.pop() if kept else self._fresh(size, nbytes)
+        self.owned[address] = own
+        self.segment.blocks.append(address)
+        self.allocations += 1
+        self.allocated += size
+        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        return address
 
     def _fresh(self, size: int, nbytes: int) -> int:
         if size > SMALL:
@@ -113,11 +131,15 @@ class CudaMemory(Memory):
         )
 
     def put_back(self, address: int, size: int, nbytes: int) -> None:
-        """Keep a block for the next allocation of its size; one that a graph being captured uses
-        stays the graph's."""
-        if self.segment is not None:
-            self.segment.held.append((address, size, nbytes))
-            return
+        """Keep a block for the next allocation of its size; one of a graph stays the graph's."""
+        if self.owned or self.segment is not None:
+            own = self.owned.get(address)
+            if own is None and self.segment is not None:  # earlier work of the graph may use it
+                own = self.owned[address] = self.segment.free
+                self.segment.blocks.append(address)
+            if own is not None:
+                own.setdefault(size, []).append(address)
+                return
         self.free.setdefault(size, []).append(address)
         self.allocated -= size
         self.frees += 1

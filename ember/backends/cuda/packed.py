@@ -191,7 +191,8 @@ class PackedSource(Source):
                 f"    const {kind} {name} = combined<{COMBINES[node.op]}, THREADS>({name}_, "
                 f"({kind}){self._start(node)}, shared_{kind});\n"
             )
-        return f"""{head}{self._loop()}{self._walk(list(reads))}{loads}{declared}        #pragma unroll
+        before = f"{head}{self._loop()}{self._walk(list(reads))}{loads}{declared}"
+        return f"""{before}        #pragma unroll
         for (int lane = 0; lane < {p.wide}; ++lane) {{
 {inside}        }}
 {stored}      }}
