@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from ember.backends.cpu import direct_convolution
 from ember.backends.cpu.depthwise import depthwise, depthwise_input, depthwise_weight
 from ember.backends.cpu.matmul import matmul
 
@@ -87,6 +88,9 @@ def convolution(
         return np.zeros((x.shape[0], w.shape[0], *sizes), x.dtype)
     if w.shape[1] == 1 and groups > 1:
         return depthwise(x, w, stride, padding, dilation, sizes)
+    settings = (stride, padding, dilation)
+    if groups == 1 and direct_convolution.fits(x, len(w), geometry.kernel, sizes, settings):
+        return direct_convolution.convolution(x, w, settings, sizes)
     out = np.empty((x.shape[0], w.shape[0], *sizes), x.dtype)
     if _is_pointwise(geometry) and prod(sizes) >= LEAST_POSITIONS:
         matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
@@ -124,6 +128,9 @@ def convolution_input(
         turned = np.flip(turned, tuple(range(3, turned.ndim)))
         turned = turned.reshape(input_shape[1], w.shape[0] // groups, *w.shape[2:])
         return convolution(g, turned, stride, margins, dilation, groups)
+    settings = (stride, padding, dilation)
+    if groups == 1 and direct_convolution.fits_input(g, w.shape, input_shape, settings):
+        return direct_convolution.input_gradient(g, w, input_shape, settings)
     return _fold_back(g, w, input_shape, geometry)
 
 
@@ -144,7 +151,9 @@ def convolution_weight(
     if weight_shape[1] == 1 and groups > 1:
         return depthwise_weight(g, x, weight_shape, stride, padding, dilation)
     made, channels, *_ = weight_shape
-    sizes = g.shape[2:]
+    sizes, settings = g.shape[2:], (stride, padding, dilation)
+    if groups == 1 and direct_convolution.fits(x, made, geometry.kernel, sizes, settings):
+        return direct_convolution.weight_gradient(g, x, weight_shape, settings)
     slides = geometry.kernel[0] > 1 and channels * prod(geometry.kernel[1:]) >= 16
     taps = geometry.kernel[0] if slides else 1
     inner = channels * prod(geometry.kernel) // taps
