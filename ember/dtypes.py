@@ -50,6 +50,11 @@ class dtype:
     def __getattr__(self, name: str) -> Any:
         if name != "numpy":
             raise AttributeError(f"'torch.dtype' object has no attribute '{name}'")
+        if self in QUANTIZED:
+            raise NotImplementedError(
+                f"there are no tensors of {self} in Ember: quantization is left out; float16 and "
+                "bfloat16 make models smaller"
+            )
         import ml_dtypes  # at the first use of such a dtype: it costs a tenth of NumPy's import
 
         self.numpy = found = np.dtype(getattr(ml_dtypes, self.name))
@@ -110,6 +115,13 @@ complex64 = dtype("complex64", np.complex64, COMPLEX, "ComplexFloat", "cfloat")
 complex128 = dtype("complex128", np.complex128, COMPLEX, "ComplexDouble", "cdouble")
 
 ALL = tuple(dtype.by_name.values())
+QUANTIZED = (  # for tables of dtypes only: no tensor has one
+    dtype("qint8", 1, COMPLEX + 1, "QInt8"),
+    dtype("quint8", 1, COMPLEX + 1, "QUInt8"),
+    dtype("qint32", 4, COMPLEX + 1, "QInt32"),
+    dtype("quint4x2", 1, COMPLEX + 1, "QUInt4x2"),
+    dtype("quint2x4", 1, COMPLEX + 1, "QUInt2x4"),
+)
 HALF = frozenset((float16, bfloat16))
 EIGHT_BIT_FLOATS = frozenset((float8_e4m3fn, float8_e5m2))
 FLOATING = frozenset(t for t in ALL if t.category == FLOAT and t not in EIGHT_BIT_FLOATS)
@@ -135,13 +147,16 @@ def from_numpy_dtype(numpy_type: Any) -> dtype:
         found = _FROM_NUMPY.get(np.dtype(numpy_type))
     if found is None:
         native = np.dtype(numpy_type).newbyteorder("=")
+        if native in _FROM_NUMPY:
+            raise ValueError(
+                "given numpy array has byte order different from the native byte order. Conversion "
+                "between byte orders is currently not supported. (convert it with "
+                f".astype({native.str!r}) first)"
+            )
         known = ", ".join(str(t.numpy) for t in ALL if t.numpy.isbuiltin == 1)
-        hint = (
-            " (convert it with .astype(native byte order) first)" if native in _FROM_NUMPY else ""
-        )
         raise TypeError(
             f"can't convert np.ndarray of type numpy.{np.dtype(numpy_type).type.__name__}. "
-            f"The only supported types are: {known}.{hint}"
+            f"The only supported types are: {known}."
         )
     return found
 

@@ -33,7 +33,10 @@ moved_at: weakref.WeakKeyDictionary[Storage, tuple[str, int]] = weakref.WeakKeyD
 def storage_of(nbytes: int, device: Device) -> Storage:
     """A new storage of `nbytes` on a resolved device; OutOfMemoryError if there is no room."""
     if device is META:
-        return Storage(nbytes, META)
+        storage = Storage(nbytes, META)
+        if executor_slot[0] is not None and getattr(executor_slot[0], "sees_meta", False):
+            executor_slot[0].made(storage)
+        return storage
     memory = base.memory_of(device)
     storage = Storage(memory.allocate(nbytes), device)
     memory.adopt(storage)
@@ -117,8 +120,11 @@ def constant(array: Array) -> Array:
     return array
 
 
-def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
-    """A fresh contiguous ndarray with the elements: a counted copy if they live on a GPU."""
+def host_copy(array: Array, *, blocking: bool = True, fresh: bool = True) -> np.ndarray[Any, Any]:
+    """A fresh contiguous ndarray with the elements: a counted copy if they live on a GPU.
+
+    With fresh=False the elements of a CPU array are shown where they are.
+    """
     check(
         array.spec.device is not META,
         NotImplementedError,
@@ -130,7 +136,7 @@ def host_copy(array: Array, *, blocking: bool = True) -> np.ndarray[Any, Any]:
     will_read(array)
     if array.spec.device is not CPU:
         array = to_device(array, CPU, blocking=blocking)
-    return np.array(array.host(), order="C", copy=True)
+    return np.array(array.host(), order="C", copy=True) if fresh else array.host()
 
 
 def will_read(array: Array) -> None:

@@ -21,7 +21,7 @@ def text_of(tensor: Tensor) -> str:
         return _text_of_batch(array)
     if array.kind != "strided":
         return _text_of_sparse(tensor, array)
-    values: Any = None if array.spec.device is META else host_copy(array)
+    values: Any = None if array.spec.device is META else host_copy(array, fresh=False)
     node = tensor.grad_fn
     return format_tensor(
         values,

@@ -276,6 +276,11 @@ def _tensor_hooks(node: Node, grads: list[Any]) -> None:
                         TypeError,
                         f"expected Variable, but hook returned '{type(replaced).__name__}'",
                     )
+                    check(
+                        replaced._array.shape == grads[index]._array.shape,
+                        RuntimeError,
+                        f"hook '{getattr(hook, '__name__', hook)}' has changed the size of value",
+                    )
                     grads[index] = replaced
 
 

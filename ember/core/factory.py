@@ -115,6 +115,11 @@ def _size(n: Any) -> int:
     if type(n) is int:
         return n
     if isinstance(n, Tensor):
+        check(
+            n.numel() == 1,  # type: ignore[attr-defined]
+            TypeError,
+            "argument 'size' must be tuple of ints, not Tensor: give its .tolist()",
+        )
         return int(n.item())  # type: ignore[attr-defined]
     try:
         return int(n.__index__())

@@ -145,7 +145,12 @@ class set_grad_enabled(_GradMode):
         return object.__new__(cls)
 
     def __init__(self, mode: bool) -> None:
-        self.enabled, self._outer = bool(mode), state.grad
+        if not isinstance(mode, bool):
+            raise TypeError(
+                "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not "
+                f"{type(mode).__name__}"
+            )
+        self.enabled, self._outer = mode, state.grad
         state.grad = self.enabled or state.forward
 
     def __enter__(self) -> None:

@@ -169,7 +169,8 @@ def _format_values(values: np.ndarray[Any, Any], indent: int) -> str:
         cut = [length > 2 * edge for length in values.shape]
         for axis in range(values.ndim):
             if cut[axis]:
-                values = values.take([*range(edge), *range(-edge, 0)], axis)
+                ends = [*range(edge), *range(-edge, 0)]
+                values = values[(slice(None),) * axis + (ends,)]  # take() would copy all of it
     if values.dtype.kind not in "biuc":  # what is of ml_dtypes is exact in a wider dtype
         values = values.astype(np.complex64 if values.dtype.name == "complex32" else np.float64)
     return _nested(values.tolist(), _style_of(values), indent, cut)

@@ -79,7 +79,7 @@ def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any]
         dtype = _inferred(leaves, numpy_types)
     for leaf in leaves:
         if not isinstance(leaf, (bool, int, float, complex, np.generic)):
-            raise _not_a_number(leaf, not shape)
+            raise _not_a_number(leaf, bool(shape) and leaf is leaves[0])
     try:
         values = np.array(leaves, dtype=object if dtype is dtypes.uint64 else None)
     except OverflowError:
@@ -105,12 +105,12 @@ def _from_sequence(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any]
     return _cast(values.reshape(shape), dtype), dtype
 
 
-def _not_a_number(leaf: Any, alone: bool) -> Exception:
+def _not_a_number(leaf: Any, leads: bool) -> Exception:
     if isinstance(leaf, str):
         return (
-            TypeError("new(): invalid data type 'str'")
-            if alone
-            else ValueError("too many dimensions 'str'")
+            ValueError("too many dimensions 'str'")
+            if leads
+            else TypeError("new(): invalid data type 'str'")
         )
     return RuntimeError(
         f"Could not infer dtype of {type(leaf).__name__}: it is no number, sequence or array"
@@ -147,12 +147,15 @@ def _inferred(leaves: list[Any], numpy_types: set[Any]) -> DType:
 
 def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
     """The shape of nested sequences, whose numbers go to `leaves`; ValueError for ragged ones."""
-    if isinstance(data, (np.ndarray, Tensor)) and data.ndim:
-        values = data.detach().cpu().numpy() if isinstance(data, Tensor) else data
-        leaves.extend(values.reshape(-1))
-        return tuple(values.shape)
+    if isinstance(data, np.ndarray) and data.ndim:
+        leaves.extend(data.reshape(-1))
+        return tuple(data.shape)
+    if isinstance(data, Tensor) and data.numel() != 1:
+        if data.dtype.category <= dtypes.INTEGRAL:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        raise ValueError("only one element tensors can be converted to Python scalars: use stack()")
     if (
-        isinstance(data, str)
+        isinstance(data, (str, dict, set, frozenset))
         or not hasattr(data, "__len__")
         or isinstance(data, (np.generic, Tensor, np.ndarray))
     ):
@@ -301,22 +304,31 @@ def frombuffer(
 
 # from shapes
 
+FACTORIES: dict[Any, str] = {0: "zeros", 1: "ones", None: "empty"}
+
+
+def _sequence(size: Any, where: str) -> Any:
+    """`size`; TypeError for a single number where PyTorch asks for a tuple."""
+    single = isinstance(size, (int, float)) and not isinstance(size, Tensor)
+    check(not single, TypeError, f"{where} must be tuple of ints, not {type(size).__name__}")
+    return size
+
 
 def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     dtype = kwargs.pop("dtype", None)
     device = kwargs.pop("device", None)
     requires_grad, pinned = kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False)
     layout, chosen = kwargs.pop("layout", None), kwargs.pop("memory_format", None)
+    named = f"{FACTORIES[value]}()" if value in FACTORIES else "a factory"
     if "size" in kwargs:
-        sizes = (*sizes, kwargs.pop("size"))
+        sizes = (*sizes, _sequence(kwargs.pop("size"), f"{named}: argument 'size'"))
+    check(bool(sizes), TypeError, f'{named} missing 1 required positional arguments: "size"')
     check(
         kwargs.pop("names", None) is None,
         NotImplementedError,
         "names of dims are left out: a tensor's dims are known by their numbers",
     )
-    check(
-        not kwargs, TypeError, f"a factory got unexpected keyword argument(s): {', '.join(kwargs)}"
-    )
+    check(not kwargs, TypeError, f"{named} got an unexpected keyword argument {[*kwargs][:1]}")
     shape = shape_of(sizes)
     dtype = dtype or modes.get_default_dtype()
     if layout is not None and layout is not strided:
@@ -360,9 +372,10 @@ def full(
     if isinstance(fill_value, Tensor):
         dtype, fill_value = dtype or fill_value.dtype, fill_value.item()
     kwargs.pop("layout", None)
-    array = filled(
-        shape_of((size,)), _fill(dtype, fill_value), dtype or number_type(fill_value), device
-    )
+    rest = kwargs.keys() - {"requires_grad", "pin_memory", "names"}
+    check(not rest, TypeError, f"full() got an unexpected keyword argument {sorted(rest)[:1]}")
+    shape = shape_of((_sequence(size, "full(): argument 'size' (position 1)"),))
+    array = filled(shape, _fill(dtype, fill_value), dtype or number_type(fill_value), device)
     return finish(array, kwargs.pop("requires_grad", False), kwargs.pop("pin_memory", False))
 
 

@@ -9,7 +9,7 @@ from ember.core.dispatch import promoted
 from ember.core.formula import floats
 from ember.core.registry import FUNCTION, INPLACE, METHOD, OUT, SPECIAL, F, composite, elementwise
 from ember.core.tensor import Tensor
-from ember.dtypes import FLOATING, INEXACT
+from ember.dtypes import FLOATING, INEXACT, INTEGRAL
 from ember.ops.argument_types import check_tensor, require_tensors
 from ember.scalar import primitives as p
 from ember.scalar.primitives import where
@@ -98,6 +98,10 @@ def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """
     check_tensor("logaddexp", "input", 1, input)
     check_tensor("logaddexp", "other", 2, other)
+    if promoted((input, other)).category <= INTEGRAL:
+        raise NotImplementedError(
+            f"\"logaddexp_cpu\" not implemented for '{promoted((input, other)).title}'"
+        )
     if promoted((input, other)).is_complex:
         return complex_logaddexp(input, other)
     return real_logaddexp(input, other)

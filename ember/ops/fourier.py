@@ -217,6 +217,7 @@ def _define(kind: str, meaning: str, transform: Any) -> None:
         input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None
     ) -> Tensor:
         _check_dims(input)
+        _check_sizes(() if n is None else (n,))
         return transform(input, None if n is None else (n,), (dim,), norm)
 
     def along_two(

@@ -178,7 +178,7 @@ def _as_item(item: Any) -> Any:
     try:
         return operator.index(item)
     except TypeError:
-        raise TypeError(
+        raise (TypeError if isinstance(item, str) else IndexError)(
             "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are "
             f"valid indices (got {type(item).__name__})"
         ) from None

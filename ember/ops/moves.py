@@ -376,6 +376,11 @@ def __array_wrap__(
 
 
 def _python_number(self: Tensor, kind: type) -> Any:
+    check(
+        self.numel() == 1,
+        ValueError,
+        "only one element tensors can be converted to Python scalars",
+    )
     value = item(self)
     if isinstance(value, complex) and kind is not complex:
         check(

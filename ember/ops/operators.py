@@ -132,8 +132,19 @@ def __neg__(self: Tensor) -> Tensor:
 
 @composite(METHOD)
 def __pos__(self: Tensor) -> Tensor:
-    """+self."""
+    """+self. RuntimeError for a bool tensor."""
+    check(
+        self.dtype is not dtypes.bool_,
+        RuntimeError,
+        "The `+` operator, on a bool tensor is not supported.",
+    )
     return self
+
+
+@composite(METHOD)
+def __reversed__(self: Tensor) -> Tensor:
+    """`reversed(self)`: a copy with every dim flipped."""
+    return OPS["flip"](self, tuple(range(self.ndim)))
 
 
 @composite(METHOD)

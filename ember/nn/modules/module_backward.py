@@ -137,6 +137,11 @@ class BackwardHook:
         if given is None:
             return before
         given = _as_tuple(given)
+        check(
+            all(value is None or isinstance(value, Tensor) for value in given),
+            TypeError,
+            f"Backward {kind} returned what is no tensor, None or tuple of them: {given}",
+        )
         role = "grad_output" if kind == "pre hook" else "grad_input"
         check(
             len(given) == len(before),
