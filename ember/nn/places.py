@@ -107,6 +107,11 @@ def _name_in(frame: FrameType | None, module: Any) -> str:
     return found
 
 
+def call_it(module: Any, name: str) -> None:
+    """Let a module that no variable holds be known by a name."""
+    _names[module] = name
+
+
 def path_of(module: Any, root: Any, name: str) -> str:
     """The module as the program would write it: `model.layers[3].attn` for root `model`."""
     if module is root:

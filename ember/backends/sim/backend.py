@@ -20,6 +20,7 @@ from ember.kernel.call import Call, LibraryCall
 
 BLOCK = 512  # allocations are rounded up to this, as PyTorch's caching allocator does
 SEGMENT = 2 << 20  # what is reserved from the device at a time
+explainers: list[Callable[[Device, int], str]] = []  # what trackers add to an out-of-memory error
 
 
 def rounded(nbytes: int) -> int:
@@ -73,6 +74,7 @@ class SimMemory(Memory):
             f"allocated memory {readable(self.allocated)} is in use by tensors. Free some (del, "
             "smaller batches, checkpointing, half precision), or place part of the model on "
             f"another device; torch.cuda.memory_summary({index}) shows what is in use."
+            + "".join(explain(self.device, nbytes) for explain in explainers)
         )
 
     def give_back(self, nbytes: int) -> None:

@@ -1,0 +1,306 @@
+"""Memory as it fills: every storage on a device with its bytes, what made it, and where."""
+
+from __future__ import annotations
+
+import bisect
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ember.backends.sim.backend import explainers, rounded
+from ember.core import engine
+from ember.core.executor import Executor, current_executor, set_executor
+from ember.core.node import _sequence
+from ember.core.tensor import Tensor
+from ember.devices.amounts import size
+from ember.kernel.array import Array, Storage
+from ember.nn.places import here
+from ember.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from ember.pytree import tree_leaves
+from ember.source_lines import short
+
+KINDS = ("weights", "gradients", "optimizer state", "inputs", "activations", "workspace")
+
+
+class Block:
+    """Memory of one storage: how much, where, made by what."""
+
+    __slots__ = ("bytes", "device", "file", "kind", "line", "made_by", "module", "phase")
+
+    def __init__(self, nbytes: int, device: Any, kind: str, phase: str, made_by: str, place: Any):
+        self.bytes, self.device, self.kind, self.phase = rounded(nbytes), device, kind, phase
+        self.made_by = made_by
+        self.file, self.line, self.module = place
+
+
+class Peak(NamedTuple):
+    """The moment at which a device held most."""
+
+    bytes: int
+    by_kind: dict[str, int]
+    phase: str
+    module: str
+    file: str
+    line: int
+    blocks: tuple[Block, ...]
+
+
+class MemoryTracker(Executor):
+    """Follows the storages of GPUs, real, simulated or `meta`, while its `with` block runs.
+
+    Out-of-memory errors of simulated GPUs inside the block list what is alive. Memory that was
+    there before is known only if `adopt` was told of it.
+    """
+
+    sees_meta = True
+
+    def __init__(self) -> None:
+        self.inner: Executor | None = None
+        self.live: dict[int, tuple[Any, Block]] = {}
+        self.events: list[tuple[int, Block]] = []  # (+bytes or -bytes, block) in order
+        self._node: Any = None
+        self._stepping = False
+        self._stamps: list[int] = []  # of forward calls, with where they were
+        self._places: list[tuple[str, int, str]] = []
+        self._handles: list[Any] = []
+        self._hook: Any = None
+
+    def __enter__(self) -> MemoryTracker:
+        self.inner, self._hook = current_executor(), engine.anomaly[0]
+        set_executor(self)
+        engine.anomaly[0] = self._run_node
+        explainers.append(self.explain)
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if current_executor() is self:
+            set_executor(self.inner)
+        engine.anomaly[0] = self._hook
+        explainers.remove(self.explain)
+        for handle in self._handles:
+            handle.remove()
+
+    # what is alive
+
+    def adopt(self, tensors: Iterable[Tensor], kind: str, names: Iterable[str] = ()) -> None:
+        """Take note of memory that was there before, or say what kind some memory is."""
+        names = list(names)
+        for position, tensor in enumerate(tensors):
+            storage = tensor._array.storage
+            known = self.live.get(id(storage))
+            if known is not None and known[0]() is storage:
+                known[1].kind = kind
+                continue
+            name = names[position] if position < len(names) else ""
+            self._add(storage, kind, kind, ("", 0, name))
+
+    def _add(self, storage: Storage, kind: str, made_by: str, place: Any) -> None:
+        if storage.device.type == "cpu":
+            return
+        key = id(storage)
+        phase = self.phase
+        block = Block(storage.nbytes, storage.device, kind, phase, made_by, place)
+        live, events = self.live, self.events
+
+        def gone(reference: Any) -> None:
+            known = live.get(key)
+            if known is not None and known[0] is reference:
+                del live[key]
+                events.append((-block.bytes, block))
+
+        live[key] = (weakref.ref(storage, gone), block)
+        events.append((block.bytes, block))
+
+    @property
+    def phase(self) -> str:
+        """forward, backward or optimizer step."""
+        if self._stepping:
+            return "optimizer step"
+        return "backward" if engine.pass_number() else "forward"
+
+    def _new(self, storage: Storage, made_by: str) -> None:
+        if storage.device.type == "cpu":
+            return
+        known = self.live.get(id(storage))
+        if known is not None and known[0]() is storage:
+            known[1].made_by = made_by
+            return
+        place = here()
+        kind = "activations" if self.phase == "forward" else "workspace"
+        if place.call.startswith("Module."):
+            kind = "weights"
+        where = (place.file, place.line, place.module)
+        if self._node is not None:
+            where = self._place_of(self._node) or where
+        self._add(storage, kind, made_by, where)
+
+    def _place_of(self, node: Any) -> tuple[str, int, str] | None:
+        position = bisect.bisect_left(self._stamps, node.sequence) - 1
+        return self._places[position] if position >= 0 else None
+
+    def _run_node(self, node: Any, grads: list[Any]) -> list[Any]:
+        before, self._node = self._node, node
+        try:
+            return list(node.apply(grads)) if self._hook is None else self._hook(node, grads)
+        finally:
+            self._node = before
+
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._stepping = True
+        self.adopt(_gradients(optimizer), "gradients")
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._stepping = False
+        state = [t for t in tree_leaves(dict(optimizer.state)) if isinstance(t, Tensor)]
+        self.adopt(state, "optimizer state")
+
+    # the executor
+
+    def run(self, call: Any, runner: Any, operands: tuple[Any, ...]) -> Any:
+        """Run a call, and note the memory that it made."""
+        inner = self.inner
+        if self.phase == "forward":
+            place = here()
+            self._stamps.append(next(_sequence))
+            self._places.append((place.file, place.line, place.module))
+        made = runner(*operands) if inner is None else inner.run(call, runner, operands)
+        if not call.writes:
+            for out in made if isinstance(made, tuple) else (made,):
+                if isinstance(out, Array):
+                    self._new(out.storage, call.name)
+        return made
+
+    def made(self, storage: Storage) -> None:
+        """Memory that no call has made."""
+        self._new(storage, "a tensor")
+        if self.inner is not None and storage.device.type != "meta":
+            self.inner.made(storage)
+
+    def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
+        """Fill."""
+        now(array, value) if self.inner is None else self.inner.fill(array, value, now)
+
+    def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
+        """Copy."""
+        now(target, source) if self.inner is None else self.inner.copy(target, source, now)
+
+    def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
+        """Move between devices."""
+        now(source, target) if self.inner is None else self.inner.transfer(source, target, now)
+
+    def read(self, array: Array) -> None:
+        """The program looks at elements."""
+        if self.inner is not None:
+            self.inner.read(array)
+
+    def used_up(self, nodes: list[Any]) -> None:
+        """A backward pass is over."""
+        if self.inner is not None:
+            self.inner.used_up(nodes)
+
+    def host_call(self, function: Callable[[], Any]) -> Any:
+        """The host's business."""
+        return function() if self.inner is None else self.inner.host_call(function)
+
+    # what was found
+
+    def peak(self, device: Any = None) -> Peak:
+        """The moment at which a device (by default all together) held most."""
+        events = [e for e in self.events if device is None or e[1].device is device]
+        total = most = at = 0
+        for position, (change, _) in enumerate(events):
+            total += change
+            if total > most:
+                most, at = total, position
+        alive: dict[int, Block] = {}
+        for change, block in events[: at + 1]:
+            if change > 0:
+                alive[id(block)] = block
+            else:
+                alive.pop(id(block), None)
+        sums = dict.fromkeys(KINDS, 0)
+        for block in alive.values():
+            sums[block.kind] += block.bytes
+        if not events:
+            return Peak(0, sums, "", "", "?", 0, ())
+        last = events[at][1]
+        where = (last.phase, last.module, last.file, last.line)
+        return Peak(most, sums, *where, tuple(alive.values()))
+
+    def groups(self, device: Any = None) -> list[tuple[int, int, Block]]:
+        """(bytes, number of tensors, one of them) of what is alive, by kind, module and line, the
+        largest first."""
+        found: dict[Any, list[Any]] = {}
+        for _, block in list(self.live.values()):
+            if device is None or block.device is device:
+                key = (block.kind, block.module, block.file, block.line)
+                sums = found.setdefault(key, [0, 0, block])
+                sums[0] += block.bytes
+                sums[1] += 1
+        return sorted((tuple(s) for s in found.values()), key=lambda s: -s[0])
+
+    def explain(self, device: Any, nbytes: int, most: int = 8) -> str:
+        """What is alive on a device, for its out-of-memory error, and the cheapest way out."""
+        groups = self.groups(device)
+        if not groups:
+            return ""
+        lines = ["", f"What is alive on {device}:"]
+        for total, count, block in groups[:most]:
+            where = f" {short(block.file)}:{block.line}" if block.line else ""
+            module = f" {block.module}" if block.module else ""
+            tensors = "1 tensor" if count == 1 else f"{count} tensors"
+            lines.append(f"  {size(total):>10}  {block.kind}{module}{where} ({tensors})")
+        if len(groups) > most:
+            rest = sum(group[0] for group in groups[most:])
+            lines.append(f"  {size(rest):>10}  {len(groups) - most} more places")
+        sums = dict.fromkeys(KINDS, 0)
+        for total, _, block in groups:
+            sums[block.kind] += total
+        lines.append(f"Cheapest way out: {_way_out(sums, nbytes)}")
+        return "\n".join(lines)
+
+
+def _gradients(optimizer: Any) -> list[Tensor]:
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    return [p.grad for p in params if p.grad is not None]
+
+
+def _way_out(sums: dict[str, int], nbytes: int) -> str:
+    """What the largest kind allows."""
+    moving = sums["activations"] + sums["workspace"] + sums["inputs"]
+    fixed = sums["weights"] + sums["gradients"] + sums["optimizer state"]
+    if moving >= fixed:
+        return (
+            f"the batch, whose activations take {size(moving)}: half of it (two backward passes "
+            f"for one step) frees about {size(moving / 2)}; torch.utils.checkpoint frees most of "
+            "it for a third more computing"
+        )
+    if sums["optimizer state"] > sums["weights"]:
+        return (
+            f"the optimizer, whose state takes {size(sums['optimizer state'])}: SGD keeps none, or "
+            "one number a weight with momentum"
+        )
+    return (
+        f"the weights, {size(sums['weights'])} with {size(sums['gradients'])} of gradients: "
+        "bfloat16 halves them, or part of the layers goes to another device"
+    )
+
+
+def track() -> MemoryTracker:
+    """Follow the memory of GPUs in a `with` block: `peak()`, `groups()`, and out-of-memory errors
+    of simulated GPUs that list what is alive by module and line.
+
+    >>> import ember as torch
+    >>> with torch.devices.track() as memory:
+    ...     x = torch.ones(1024, device="meta") + 1
+    >>> memory.peak().bytes
+    8192
+    """
+    return MemoryTracker()
