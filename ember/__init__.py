@@ -36,6 +36,7 @@ from ember.core.typed_storages import LEGACY_CLASSES as _LEGACY_STORAGES
 from ember.device import default_device as _default_device
 from ember.device import device, set_default_device
 from ember.dtypes import ALL as _DTYPES
+from ember.dtypes import QUANTIZED as _QUANTIZED
 from ember.dtypes import can_cast, dtype, finfo, iinfo, promote_types
 from ember.errors import AcceleratorError, OutOfMemoryError
 from ember.layout import Size
@@ -65,8 +66,8 @@ if TYPE_CHECKING:
     from ember import cuda, nn, optim
 
 _SUBMODULES = frozenset(
-    "_C __config__ _custom_ops _dynamo _functorch _higher_order_ops _inductor _prims_common "
-    "_subclasses accelerator amp ao autograd backends compiler cpu cuda devices distributed "
+    "_C __config__ _custom_ops _dynamo _functorch _guards _higher_order_ops _inductor "
+    "_prims_common _subclasses accelerator amp ao autograd backends compiler cpu cuda devices distributed "
     "distributions export fft func functional futures fx hub jit library linalg masked mps mtia "
     "multiprocessing nn onnx optim overrides profiler quantization quasirandom random "
     "serialization signal sparse special storage testing torch_alias torch_version types utils "
@@ -77,7 +78,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "serialization": "save load",
     "func": "vmap",
     "autograd.anomaly": "is_anomaly_enabled is_anomaly_check_nan_enabled",
-    "storage": "Storage TypedStorage UntypedStorage from_file is_storage",
+    "storage": "Storage StorageBase TypedStorage UntypedStorage from_file is_storage",
     "core.generator": "Generator default_generator",
     "settings": "get_num_threads set_num_threads get_num_interop_threads "
     "set_num_interop_threads set_flush_denormal use_deterministic_algorithms "
@@ -105,7 +106,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
 _ELSEWHERE = {name: module for module, names in _MODULE_OF.items() for name in names.split()}
 
 globals().update(_NAMESPACES["torch"])
-for _t in _DTYPES:
+for _t in (*_DTYPES, *_QUANTIZED):
     globals()[_t.name] = _t
     if _t.alias:
         globals()[_t.alias] = _t

@@ -20,6 +20,8 @@ _HOMES = {
     ),
     "_rebuild_parameter": "ember.nn.parameter",
     "_rebuild_parameter_with_state": "ember.nn.parameter",
+    "_get_available_device_type": "ember.accelerator",
+    "_get_device_module": "ember.accelerator",
     "ExceptionWrapper": "ember.utils.data._utils.worker",
 }
 

@@ -110,3 +110,22 @@ def _of_gpus(name: str, function: str) -> Callable[..., Any]:
 
 for _name, _function in _OF_GPUS.items():
     globals()[_name] = _of_gpus(_name, _function)
+
+
+def _get_available_device_type() -> str | None:
+    """The kind of the accelerator; None without one."""
+    found = current_accelerator()
+    return None if found is None else str(found.type)
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device: `torch.cuda` of "cuda". RuntimeError if there is none."""
+    kinds = {"cpu": cpu, "cuda": cuda, "mps": mps, "mtia": mtia, "xpu": xpu}
+    check(isinstance(device_type, str), TypeError, "attribute name must be string")
+    check(
+        device_type in kinds,
+        RuntimeError,
+        f"Device '{device_type}' does not have a corresponding module registered as "
+        f"'torch.{device_type}'.",
+    )
+    return kinds[device_type]

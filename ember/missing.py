@@ -13,9 +13,6 @@ INSTEAD = {
     "torch.nested": "there are no nested tensors; torch.nn.utils.rnn pads and packs sequences",
     "torch.quantize_per_tensor": _QUANTIZED,
     "torch.quantize_per_channel": _QUANTIZED,
-    "torch.quint8": _QUANTIZED,
-    "torch.qint8": _QUANTIZED,
-    "torch.qint32": _QUANTIZED,
 }
 
 

@@ -17,6 +17,7 @@ from ember.layout import Layout
 
 globals().update(LEGACY_CLASSES)
 Storage = LEGACY_CLASSES["FloatStorage"]
+StorageBase = UntypedStorage  # PyTorch's base class; typed storages are none
 
 
 def is_storage(obj: Any) -> bool:

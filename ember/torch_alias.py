@@ -13,6 +13,7 @@ from ember.version import __version__ as torch_version
 from ember.version import ember_version
 
 ALIAS, OWN = "torch", "ember"
+BESIDE = {"functorch": "ember._functorch.functorch"}  # packages that come with PyTorch
 
 
 class _AliasLoader:
@@ -41,6 +42,8 @@ class _AliasFinder:
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name in BESIDE:
+            return ModuleSpec(name, _AliasLoader(BESIDE[name]), is_package=False)
         if name != ALIAS and not name.startswith(ALIAS + "."):
             return None
         own_name = OWN + name[len(ALIAS) :]
@@ -133,4 +136,7 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name == ALIAS or name.startswith(ALIAS + ".")]:
         own = sys.modules.get(OWN + name[len(ALIAS) :])
         if own is not None and sys.modules[name] is own:
+            del sys.modules[name]
+    for name, own_name in BESIDE.items():
+        if name in sys.modules and sys.modules[name] is sys.modules.get(own_name):
             del sys.modules[name]

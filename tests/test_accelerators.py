@@ -96,3 +96,14 @@ def test_older_names():
         x.resize(2, 2)
     with pytest.warns(UserWarning, match="non-inplace resize_as"):
         assert x.resize_as(torch.ones(3, 2)).shape == (3, 2)
+
+
+def test_modules_of_kinds_of_devices():
+    from ember import _utils
+
+    assert _utils._get_device_module("cpu") is torch.cpu
+    assert _utils._get_device_module("cuda") is torch.cuda
+    expected = "cuda" if torch.cuda.is_available() else None
+    assert _utils._get_available_device_type() == expected
+    with pytest.raises(RuntimeError, match="'zzz' does not have a corresponding module"):
+        _utils._get_device_module("zzz")

@@ -42,8 +42,13 @@ OPEN_LEVEL = 7
 # Packages of level 7 that stand on another one, because PyTorch's names or meanings do.
 STANDS_ON = {
     "func": {"nn"},  # functional_call and ensembles are of modules
-    "_functorch": {"func", "utils"},  # where libraries import it from
-    "_C": {"_functorch", "futures", "overrides", "symbolic_numbers"},  # other names of what is there
+    "_functorch": {"func", "nn", "utils"},  # where libraries import it from
+    "_C": {
+        "_functorch",
+        "futures",
+        "overrides",
+        "symbolic_numbers",
+    },  # other names of what is there
     "__config__": {"settings"},  # threads are a setting
     "_custom_ops": {"library"},  # older names of what is there
     "_dynamo": {"compiler", "overrides"},

@@ -44,3 +44,8 @@ def test_quantization_stubs_are_identities():
 def test_missing_names_say_what_is_left_out():
     with pytest.raises(AttributeError, match="quantize_per_tensor.*quantization is left out"):
         torch.quantize_per_tensor
+
+
+def test_no_program_is_captured_on_stand_ins():
+    assert torch._guards.active_fake_mode() is None
+    assert torch._guards.detect_fake_mode([torch.ones(1)]) is None

@@ -62,6 +62,9 @@ def test_what_ember_does_not_do_it_says():
         torch.set_num_interop_threads(0)
     assert torch.set_flush_denormal(False) and not torch.set_flush_denormal(True)
     assert torch.tensor(1e-40).item() > 0
-    with pytest.raises(AttributeError, match="'quint8' in Ember.*quantization is left out"):
-        torch.quint8
+    with pytest.raises(AttributeError, match="quantize_per_tensor' in Ember.*is left out"):
+        torch.quantize_per_tensor
+    for make in (torch.zeros, torch.ones, lambda *n, dtype: torch.ones(*n).to(dtype)):
+        with pytest.raises(NotImplementedError, match=r"no tensors of torch.quint8 in Ember"):
+            make(2, dtype=torch.quint8)
     assert not {"annotations", "importlib", "TYPE_CHECKING"} & set(dir(torch))

@@ -139,6 +139,26 @@ assert importlib.import_module("torch.{module}") is importlib.import_module("emb
     )
 
 
+def test_functorch_comes_along():
+    run(
+        START
+        + """
+import sys
+import functorch
+import ember
+assert functorch.vmap is ember.func.vmap
+try:
+    from functorch import dim
+except ImportError:
+    pass
+else:
+    raise AssertionError("functorch.dim")
+ember.torch_alias.uninstall()
+assert "functorch" not in sys.modules
+"""
+    )
+
+
 def test_the_documented_example():
     run(
         """

@@ -10,7 +10,7 @@ from ember._C.script_graph import Block, Graph, Node, Value
 from ember.core.asking import no_class_asked as DisableTorchFunctionSubclass
 from ember.core.asking import nobody_asked as DisableTorchFunction
 from ember.core.generator import Generator
-from ember.core.modes import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
+from ember.core.modes import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled, state
 from ember.core.tensor import Tensor
 from ember.core.tensor import Tensor as TensorBase
 from ember.core.tensor import disabled_torch_function as _disabled_torch_function_impl
@@ -21,6 +21,7 @@ from ember.futures import Future
 from ember.layout import Size
 from ember.missing import missing_attribute
 from ember.ops.formats import layout, memory_format
+from ember.overrides import _len_torch_function_stack
 from ember.overrides import has_torch_function as _has_torch_function
 from ember.overrides import has_torch_function_unary as _has_torch_function_unary
 from ember.overrides import has_torch_function_variadic as _has_torch_function_variadic
@@ -63,8 +64,17 @@ def _get_tracing_state() -> None:
 
 def _are_functorch_transforms_active() -> bool:
     """Whether this runs inside vmap or another transform that replaces tensors."""
-    active = importlib.import_module("ember.core.modes").state
-    return bool(getattr(active, "transforms", ()))
+    return bool(state.levels)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a TorchFunctionMode is in force."""
+    return _len_torch_function_stack() > 0
+
+
+def _is_alias_of(first: Tensor, second: Tensor) -> bool:
+    """Whether two tensors share a storage."""
+    return bool(first._array.storage is second._array.storage)
 
 
 def _get_accelerator(check: bool | None = None) -> Any:
