@@ -67,11 +67,11 @@ if TYPE_CHECKING:
 
 _SUBMODULES = frozenset(
     "_C __config__ _custom_ops _dynamo _functorch _guards _higher_order_ops _inductor "
-    "_prims_common _subclasses accelerator amp ao autograd backends compiler cpu cuda devices distributed "
-    "distributions export fft func functional futures fx hub jit library linalg masked mps mtia "
-    "multiprocessing nn onnx optim overrides profiler quantization quasirandom random "
-    "serialization signal sparse special storage testing torch_alias torch_version types utils "
-    "version xpu".split()
+    "_prims_common _subclasses accelerator amp ao autograd backends compiler cpu cuda devices "
+    "distributed distributions export fft func functional futures fx hub jit library linalg "
+    "masked mps mtia multiprocessing nn onnx optim overrides profiler quantization quasirandom "
+    "random serialization signal sparse special storage testing torch_alias torch_version types "
+    "utils version xpu".split()
 )
 _MODULE_OF = {  # names that live in modules which load at their first use
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state",
