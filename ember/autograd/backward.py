@@ -162,6 +162,12 @@ def backward(
     )
 
 
+GRAD_KEYWORDS = (
+    "grad_outputs", "retain_graph", "create_graph", "only_inputs", "allow_unused",
+    "is_grads_batched", "materialize_grads",
+)  # fmt: skip
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -182,19 +188,10 @@ def grad(
         retain_graph, create_graph = True, True
     outs, wanted = _sequence(outputs), _sequence(inputs)
     if modes.SPECIAL[0]:
-        found = overridden(
-            grad,
-            (outputs, inputs),
-            {
-                "grad_outputs": grad_outputs,
-                "retain_graph": retain_graph,
-                "create_graph": create_graph,
-                "only_inputs": only_inputs,
-                "allow_unused": allow_unused,
-                "is_grads_batched": is_grads_batched,
-                "materialize_grads": materialize_grads,
-            },
-        )
+        given = (grad_outputs, retain_graph, create_graph, only_inputs)
+        given += (allow_unused, is_grads_batched, materialize_grads)
+        keywords = dict(zip(GRAD_KEYWORDS, given, strict=True))
+        found = overridden(grad, (outputs, inputs), keywords)
         if found is not NotImplemented:
             return found
     if is_grads_batched:

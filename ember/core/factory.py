@@ -116,7 +116,7 @@ def _size(n: Any) -> int:
         return n
     if isinstance(n, Tensor):
         check(
-            n.numel() == 1,  # type: ignore[attr-defined]
+            n.numel() == 1,
             TypeError,
             "argument 'size' must be tuple of ints, not Tensor: give its .tolist()",
         )
