@@ -44,6 +44,15 @@ def _matmul(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, 
     return ("mm" if len(shape) == 2 else "bmm"), flops
 
 
+def _linear(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, int]:
+    return ("mm" if specs[2] is None else "addmm"), 2 * prod(outs[0].shape) * specs[0].shape[-1]
+
+
+def _linear_backward(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, int]:
+    products = sum(1 for out in outs[:2] if out.numel)  # by the input, and by the weight
+    return "mm", 2 * prod(specs[0].shape) * specs[1].shape[-1] * products
+
+
 def _forward(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, int]:
     name = "convolution_backward" if is_backward else "convolution"
     return name, conv_flop_count(specs[0].shape, specs[1].shape, outs[0].shape)
@@ -60,6 +69,8 @@ def _by_weight(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[st
 
 COUNTED = {
     "matmul": _matmul,
+    "affine": _linear,
+    "affine_backward": _linear_backward,
     "convolution": _forward,
     "convolution_input": _transposed,
     "convolution_weight": _by_weight,
