@@ -15,7 +15,11 @@ from ember.core.executor import set_executor
 from ember.core.modes import no_grad
 from ember.core.tensor import Tensor, tensor_of
 from ember.errors import check
-from ember.optim.optimizer import register_optimizer_step_pre_hook
+from ember.kernel.array import Array
+from ember.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from ember.source_lines import short, warn
 
 __all__ = ["NonFinite", "NonFiniteError", "guard"]
@@ -58,9 +62,9 @@ class guard:
     """Watches training steps in a `with` block: before an optimizer steps on gradients that are not
     finite, the first op that made inf or NaN is named.
 
-    Each step costs one look at the loss and the gradients and a note of each call; the search runs
-    only when there is trouble. Until a step ends its results are kept, up to `hold` bytes: beyond,
-    they are searched and let go. `action` is "raise" (NonFiniteError), "warn", "note" (see
+    Each step costs one look at the loss and the gradients and a note of each call. Only when there
+    is trouble is the step run again, from what it was given, and searched; of a step of more than
+    `most` calls the last ones. `action` is "raise" (NonFiniteError), "warn", "note" (see
     `reports`), or a function of the report. Steps without optimizers end with `step()`, or
     `step(*tensors)` to look at these. ValueError for another action.
 
@@ -74,7 +78,7 @@ class guard:
     ('sqrt', 'backward', 'inf')
     """
 
-    def __init__(self, action: str | Callable[[NonFinite], Any] = "raise", hold: int = 1 << 30):
+    def __init__(self, action: str | Callable[[NonFinite], Any] = "raise", most: int = 20_000):
         check(
             callable(action) or action in ACTIONS,
             ValueError,
@@ -82,27 +86,29 @@ class guard:
         )
         self.action = action
         self.reports: list[NonFinite] = []
-        self.record = StepRecord(hold, self._make_room)
-        self._suspect: Any = None
+        self.record = StepRecord(most)
         self._steps = 0
-        self._mark: Any = None
+        self._marks: list[Any] = []
 
     def __enter__(self) -> guard:
         self.record.begin()
-        self._mark = register_optimizer_step_pre_hook(self._before_step)
+        self._marks = [
+            register_optimizer_step_pre_hook(self._before_step),
+            register_optimizer_step_post_hook(self._after_step),
+        ]
         return self
 
     def __exit__(self, kind: Any, *rest: object) -> None:
         try:
             if kind is None and not self._steps and self.record.entries:
-                last = [out for out in self.record.entries[-1].outs if hasattr(out, "spec")]
-                self._look(last)
+                self._search_and_tell([], {ref[0] for ref in self.record.entries[-1].outs})
         finally:
             self.close()
 
     def close(self) -> None:
         """Stop watching."""
-        self._mark.remove()
+        for mark in self._marks:
+            mark.remove()
         self.record.end()
 
     # the ends of steps
@@ -120,11 +126,14 @@ class guard:
         if not all_finite([*arrays, *self.record.roots]):
             self._look(arrays)
         self.forget()
+        self.record.paused = True  # what the optimizer does is not of the step
+
+    def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.record.paused = False
 
     def forget(self) -> None:
         """Let go what was noted of the step so far."""
         self.record.clear()
-        self._suspect = None
 
     def explain(self, optimizer: Any) -> NonFinite | None:
         """What made the gradients of an optimizer not finite; None if they are, or nothing is
@@ -132,7 +141,10 @@ class guard:
         return self._search([grad._array for grad in gradients_of(optimizer)])
 
     def _look(self, arrays: list[Any]) -> NonFinite | None:
-        found = self._search(arrays)
+        return self._search_and_tell(arrays, set())
+
+    def _search_and_tell(self, arrays: list[Any], numbers: set[int]) -> NonFinite | None:
+        found = self._search(arrays, numbers)
         if found is None:
             return None
         self.reports.append(found)
@@ -147,44 +159,17 @@ class guard:
 
     # the search
 
-    def _search(self, arrays: list[Any]) -> NonFinite | None:
+    def _search(self, arrays: list[Any], numbers: set[int] = frozenset()) -> NonFinite | None:
         slot = set_executor(None)
         try:
             bad = [a for a in arrays if step_search.state_of(a) != step_search.FINE]
             roots = [a for a in self.record.roots if step_search.state_of(a) != step_search.FINE]
-            if not bad and not roots:
-                return None
-            if self._suspect is not None:  # it came first, and was let go
-                return self._suspect._replace(count=len(bad))
-            storages = {id(a.storage) for a in (*bad, *roots)}
-            found = step_search.first_culprit(self.record.entries, storages)
+            known = {self.record.known(a.storage) for a in (*bad, *roots)} - {None}
+            wanted = known | set(numbers)
+            found = step_search.first_culprit(self.record, wanted) if wanted else None
             return None if found is None else self._report(found)._replace(count=len(bad))
         finally:
             set_executor(slot)
-
-    def _make_room(self) -> None:
-        """Search what is held, and let it go."""
-        slot = set_executor(None)
-        try:
-            if self._suspect is None:
-                entries = self.record.entries
-                bad = {
-                    id(out.storage)
-                    for entry in entries
-                    for out in entry.outs
-                    if hasattr(out, "spec") and step_search.state_of(out) == step_search.NAN
-                } or {
-                    id(out.storage)
-                    for entry in entries
-                    for out in entry.outs
-                    if hasattr(out, "spec") and step_search.state_of(out) == step_search.INFINITE
-                }
-                found = step_search.first_culprit(entries, bad)
-                if found is not None and found.made:
-                    self._suspect = self._report(found)
-        finally:
-            set_executor(slot)
-        self.record.clear()
 
     def _report(self, found: step_search.Culprit) -> NonFinite:
         entry = found.entry
@@ -194,11 +179,8 @@ class guard:
         op = entry.name
         if entry.node is not None and forward is not None:
             op = forward.name
-        state = max(
-            (step_search.state_of(out) for out in entry.outs if hasattr(out, "spec")), default=0
-        )
-        made = ("", "inf", "NaN")[state] if found.made else ""
-        operands = tuple(described(entry))
+        made = ("", "inf", "NaN")[found.state] if found.made else ""
+        operands = tuple(described(found))
         advice = remedy(entry, forward, phase, found.made)
         return NonFinite(op, phase, file, line, module, made, operands, advice)
 
@@ -243,18 +225,19 @@ def _wide(nd: Any) -> Any:
     return np.float32 if nd.dtype == np.float16 else None
 
 
-def described(entry: Noted) -> list[str]:
+def described(found: step_search.Culprit) -> list[str]:
     """The operands of an entry with their ranges, and the result's."""
+    entry = found.entry
     names = getattr(entry.call, "names", None)
     lines = []
-    for position, operand in enumerate(entry.operands):
+    for position, operand in enumerate(found.operands):
         name = names[position] if names and position < len(names) else f"operand {position + 1}"
-        for array in step_search.arrays_in((operand,)):
-            lines.append(f"{name}: {_array_text(array)}")
+        arrays = operand if isinstance(operand, list) else [operand]
+        lines += [f"{name}: {_array_text(a)}" for a in arrays if isinstance(a, Array)]
         if isinstance(operand, (int, float)) and not isinstance(operand, bool):
             lines.append(f"{name}: the number {operand}")
-    if not entry.versions or entry.call is None:
-        lines += [f"result: {_array_text(out)}" for out in entry.outs if hasattr(out, "spec")]
+    if not entry.writes or entry.call is None:
+        lines += [f"result: {_array_text(out)}" for out in found.outs]
     return lines[:6]
 
 

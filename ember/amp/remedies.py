@@ -57,7 +57,7 @@ def remedy(entry: Noted, forward: Noted | None, phase: str, made: bool) -> str:
             "weights, which an earlier step may have spoilt"
         )
     name = (forward or entry).name
-    dtype = next((out.spec.dtype for out in entry.outs if hasattr(out, "spec")), None)
+    dtype = next((spec.dtype for _, spec, _ in entry.outs), None)
     if dtype is dtypes.float16:
         if phase == "backward":
             return (
