@@ -2,8 +2,8 @@
 dilation. The algorithm is the first that cuDNN's heuristics name, or with
 `torch.backends.cudnn.benchmark` the quickest, kept with its workspace.
 
-Where tensor cores compute (half precision, and float32 as tf32), arrays are handed over with
-channels last, which is how those read them; what lies otherwise is turned over before and after.
+What tensor cores compute (half precision, and float32 as tf32) goes by plans of cudnn_plans.py, the
+rest by cuDNN's older functions. Where the first array has channels last, all are made to have.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ember.backends import cudnn as settings
+from ember.backends.cuda.cudnn_plans import ALIGNMENT, ConvolutionPlan
 from ember.backends.cuda.indexing import dense
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, spec_of
@@ -23,6 +24,14 @@ TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}  # cudnnDataTy
 CROSS_CORRELATION, TENSOR_CORES, PLAIN_FMA = 1, 1, 3
 WORKSPACE = 1 << 30  # bytes that an algorithm may take
 Runner = Callable[..., Any]
+
+
+def _how(call: LibraryCall) -> tuple[Any, ...]:
+    """(stride, padding, dilation, groups), in at least two spatial dims."""
+    how: tuple[Any, ...] = call.in_specs[-4:]
+    if call.in_specs[0].ndim == 3:
+        how = (*(((0 if i == 1 else 1), *h) for i, h in enumerate(how[:3])), how[3])
+    return how
 
 
 class Choice(ctypes.Structure):
@@ -105,11 +114,10 @@ def last_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (moved[0], moved[-1], *moved[1:-1])
 
 
-def channels_last(call: LibraryCall, tensor_cores: bool) -> bool:
-    """Whether a convolution is computed with channels last: by tensor cores, ungrouped, in one or
-    two dims."""
-    first = call.in_specs[0]
-    return tensor_cores and first.ndim in (3, 4) and call.in_specs[-1] == 1
+def channels_last(call: LibraryCall) -> bool:
+    """Whether a convolution is computed with channels last: one whose first array has them so."""
+    first: Spec = call.in_specs[0]
+    return not first.contiguous and first.strides == last_strides(first.shape)
 
 
 class Settings(NamedTuple):
@@ -137,12 +145,10 @@ class Convolution:
     def __init__(self, cudnn: Cudnn, call: LibraryCall, chosen: Settings):
         self.cudnn = cudnn
         first, second, out = call.in_specs[0], call.in_specs[1], call.out_specs[0]
-        how = call.in_specs[-4:]
-        if first.ndim == 3:
-            how = (*(((0 if i == 1 else 1), *h) for i, h in enumerate(how[:3])), how[3])
+        how = _how(call)
         kind = TYPES[first.dtype.name]
         tf32 = kind in (2, 9) or (kind == 0 and chosen.tf32)
-        self.last = channels_last(call, tf32)
+        self.last = channels_last(call)
         shapes = [_planar(s.shape) for s in (first, second, out)]
         self.run = self.names[call.kernel]
         choose = f"Find{self.run}Algorithm" if chosen.benchmark else f"Get{self.run}Algorithm_v7"
@@ -200,6 +206,20 @@ def laid(kernels: Any, array: Array) -> Array:
     return made
 
 
+def _plan(cudnn: Cudnn, call: LibraryCall, chosen: Settings) -> ConvolutionPlan | None:
+    """A plan for what tensor cores compute, if cuDNN has one."""
+    kind = TYPES[call.in_specs[0].dtype.name]
+    if chosen.deterministic or kind == 1 or (kind == 0 and not chosen.tf32):
+        return None
+    strides = last_strides if channels_last(call) else contiguous_strides
+    shapes = [_planar(s.shape) for s in (*call.in_specs[:2], call.out_specs[0])]
+    arrays = [(shape, strides(shape)) for shape in shapes]
+    try:
+        return ConvolutionPlan(cudnn, call.kernel, arrays, kind, _how(call))
+    except AcceleratorError:
+        return None
+
+
 def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
     """The runner of a convolution; None for what the host does (other dtypes, empty arrays)."""
     arrays: tuple[Spec, ...] = (call.in_specs[0], call.in_specs[1], call.out_specs[0])
@@ -207,22 +227,26 @@ def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
         return None
     out = call.out_specs[0]
     made: dict[Settings, Convolution] = {}
+    planned: dict[Settings, ConvolutionPlan | None] = {}
+    last = channels_last(call)
+    lay = laid if last else dense
 
     def run(first: Array, second: Array, *how: Any) -> Array:
         chosen = Settings.now()
-        convolution = made.get(chosen)
-        if convolution is None:
-            convolution = made[chosen] = Convolution(kernels.cudnn(), call, chosen)
         result: Array = kernels.empty(out)
-        lay = laid if convolution.last else dense
         first, second = lay(kernels, first), lay(kernels, second)
-        written = kernels.empty(with_last(out)) if convolution.last else result
-        convolution(
-            kernels.memory,
-            kernels.address(first),
-            kernels.address(second),
-            kernels.address(written),
-        )
+        written = kernels.empty(with_last(out)) if last else result
+        addresses = tuple(kernels.address(a) for a in (first, second, written))
+        if chosen not in planned:
+            planned[chosen] = _plan(kernels.cudnn(), call, chosen)
+        plan = planned[chosen]
+        if plan is not None and not (addresses[0] | addresses[1] | addresses[2]) % ALIGNMENT:
+            plan.run(kernels.memory, addresses, chosen.benchmark)
+        else:
+            convolution = made.get(chosen)
+            if convolution is None:
+                convolution = made[chosen] = Convolution(kernels.cudnn(), call, chosen)
+            convolution(kernels.memory, *addresses)
         if written is not result:
             kernels.copy(result, written)
         return result

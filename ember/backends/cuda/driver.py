@@ -16,6 +16,7 @@ from typing import Any
 from ember.errors import AcceleratorError
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
+PINNED, PORTABLE = 1 << 16, 1  # bytes up to which copies go by page-locked memory; its flag
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 TYPES: dict[str, Any] = {
     "p": ctypes.c_uint64,
@@ -61,6 +62,7 @@ class Driver:
         self._thread = _Thread()
         self.lock = threading.Lock()  # held from storing a launch's arguments to its end
         self._launch: Any = None
+        self._pinned = 0  # the address of a little page-locked memory
         os.register_at_fork(after_in_child=self._lost)
 
     def _lost(self) -> None:
@@ -197,8 +199,17 @@ class Driver:
     def download(self, index: int, address: int, host: Any) -> None:
         """Fill a contiguous ndarray from a GPU."""
         stream = self.use(index)
-        self._ask("cuMemcpyDtoHAsync", host.ctypes.data, address, host.nbytes, stream)
-        self._ask("cuStreamSynchronize", stream)
+        place = host.ctypes.data
+        if host.nbytes > PINNED:
+            self._ask("cuMemcpyDtoHAsync", place, address, host.nbytes, stream)
+            self._ask("cuStreamSynchronize", stream)
+            return
+        with self.lock:  # by way of memory that the GPU writes to directly
+            if not self._pinned:
+                self._pinned = int(self._ask("cuMemHostAlloc", PINNED, PORTABLE))
+            self._ask("cuMemcpyDtoHAsync", self._pinned, address, host.nbytes, stream)
+            self._ask("cuStreamSynchronize", stream)
+            ctypes.memmove(place, self._pinned, host.nbytes)
 
     def copy(self, index: int, target: int, source: int, nbytes: int) -> None:
         """Copy within a GPU, or between two of one address space, in order with its stream."""

@@ -63,12 +63,18 @@ class Blas:
             compute = COMPUTE_TF32
         one, zero = self.numbers[compute]
         long, a, b, c = ctypes.c_longlong, *(ctypes.c_void_p() for _ in range(3))
-        given = (
+        given: tuple[Any, ...] = (
             self.handle, second[0], first[0], n, m, k, ctypes.byref(one), b, kind, second[1],
             long(second[2]), a, kind, first[1], long(first[2]), ctypes.byref(zero), c, kind, n,
             long(m * n), batch, compute, -1,
         )  # fmt: skip
         call, lock = self.library.cublasGemmStridedBatchedEx, self.driver.lock
+        if batch == 1:  # quicker to call
+            call = self.library.cublasGemmEx
+            given = (
+                self.handle, second[0], first[0], n, m, k, ctypes.byref(one), b, kind, second[1],
+                a, kind, first[1], ctypes.byref(zero), c, kind, n, compute, -1,
+            )  # fmt: skip
 
         def run(left: int, right: int, out: int) -> None:
             self.driver.use(self.index)

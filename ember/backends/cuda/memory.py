@@ -6,6 +6,7 @@ work at once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ SMALL, SEGMENT = 1 << 20, 2 << 20  # blocks up to a MiB are cut from segments of
 LARGE_SEGMENT = 20 << 20  # blocks up to half of it are cut from such segments
 
 
+@lru_cache(4096)
 def rounded(nbytes: int) -> int:
     """The bytes that an allocation takes: multiples of 512, above a MiB of an eighth of the power
     of two below."""

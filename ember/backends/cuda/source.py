@@ -369,7 +369,7 @@ class Source:
             lines.append(f"    {self._kind(node)} {self.names[node]}_ = {self._start(node)};\n")
         step = f"e += {p.threads}" if along else "++e"
         begin = "first + mine" if along else "first"
-        lines.append(f"    #pragma unroll 4\n    for (I e = {begin}; e < end; {step}) {{\n")
+        lines.append(f"    #pragma unroll 8\n    for (I e = {begin}; e < end; {step}) {{\n")
         walk = self._offsets("e", "length", "step", p.row, reads, "      ", "at", "left")
         lines.append(walk)
         lines += [f"      at{i} += start{i};\n" for i in reads]
