@@ -59,7 +59,7 @@ STANDS_ON = {
     "amp": {"nn", "optim"},  # the guard names modules and looks before optimizers step
     "accelerator": {"cpu", "cuda", "mps", "mtia", "xpu"},  # one name for whichever there is
     "ao": {"nn"},
-    "capture": {"nn"},  # a recording watches the modules that it reaches
+    "capture": {"autograd", "nn"},  # a recording watches modules, and has gradients
     "compiler": {"capture", "nn"},  # a compiled module is a module
     "cpu": {"amp"},  # torch.cpu.amp and torch.cuda.amp are older names of torch.amp
     "cuda": {"amp"},

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from ember.capture.gradients import Boundary, Graph, bounded, is_random, leaves_of, rerun
 from ember.capture.guards import Guard, Reached
 from ember.capture.program import Program, input_storage
-from ember.capture.recorder import Instruction, Place, Recorder, places_in
+from ember.capture.recorder import Recorder, shifted
 from ember.core import modes
 from ember.core.array import _copy, copy_of
 from ember.core.executor import current_executor, set_executor
+from ember.core.node import NO_EDGE
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import META
 from ember.kernel.array import Array
@@ -20,6 +22,8 @@ from ember.layout import like_strides
 from ember.pytree import tree_flatten, tree_unflatten
 
 MOST = 8  # recordings of one function, as PyTorch's recompile limit
+
+PATIENCE = 3  # recordings of a forward pass without a backward pass
 
 STANCE = ["default"]  # torch.compiler.set_stance
 
@@ -49,8 +53,11 @@ class Recording:
         self.returned_to: list[tuple[int, Array]] = []  # arguments that the function writes
         self.outputs: list[Any] = []
         self.structure: Any = None
-        self.grads: Grads = []
+        self.grads: Grads = []  # those that the function gives to leaves
         self.references: list[int] = []
+        self.graph: Graph | None = None
+        self.again: Any = None
+        self.wants_bounds = False  # whether the next call is recorded with boundaries
 
     def is_held(self) -> bool:
         """Whether the program of someone keeps a gradient that a replay would overwrite."""
@@ -71,9 +78,15 @@ class Recording:
         set_grads(self.grads)
         return self.result(leaves)
 
+    def is_usable(self) -> bool:
+        """Whether no earlier run would be disturbed by a replay."""
+        return self.graph is None or self.graph.is_free()
+
     def result(self, leaves: list[Any]) -> Any:
         """What the function returns, with tensors of its own."""
         found = [_output(output, leaves) for output in self.outputs]
+        if self.graph is not None:
+            self.graph.attach(found, leaves, self.again)
         return tree_unflatten(found, self.structure)
 
 
@@ -86,6 +99,50 @@ def _output(output: Any, leaves: list[Any]) -> Any:
     return value
 
 
+class Run(NamedTuple):
+    """What is known of the run that was recorded: its arguments, as `given` to the function with
+    boundaries, and the numbers of their storages."""
+
+    recorder: Recorder
+    reached: Reached
+    leaves: list[Any]
+    given: list[Any]
+    nodes: list[Boundary]
+    arguments: dict[int, int]
+
+
+def _tensors(leaves: list[Any]) -> list[Tensor]:
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+def _changed(before: Grads) -> Grads:
+    """The gradients of leaves that are not what they were."""
+    return [(leaf, leaf.grad) for leaf, grad in before if leaf.grad is not grad]
+
+
+def _is_used(grad: Any, recorder: Recorder) -> bool:
+    """Whether a recording reads or writes a gradient that was there before."""
+    return grad is not None and any(s is grad._array.storage for s in recorder.outside.values())
+
+
+def _beyond(recorder: Recorder, given: list[Any], before: Grads) -> str | None:
+    """Whether a backward pass inside the function leaves it through its arguments."""
+    if _changed(before):
+        return "it gives an argument a gradient"
+    if any(t.grad_fn in recorder.consumed for t in _tensors(given) if t.grad_fn is not None):
+        return "its backward pass goes on beyond an argument"
+    return None
+
+
+def _with_originals(result: Any, given: list[Any], leaves: list[Any]) -> Any:
+    """A result with the arguments themselves where the function returned what stood for them."""
+    if given is leaves:
+        return result
+    found = {id(a): b for a, b in zip(given, leaves, strict=True) if a is not b}
+    values, structure = tree_flatten(result)
+    return tree_unflatten([found.get(id(v), v) for v in values], structure)
+
+
 class Captured:
     """A function in the place of `function`; `strict` makes an error of what cannot be recorded."""
 
@@ -93,23 +150,31 @@ class Captured:
         self.function, self.strict = function, strict
         self.recordings: list[Recording] = []
         self.reasons: list[str] = []  # why there was a recording after the first
+        self.unfinished = 0  # graphs whose backward pass never came
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay, record, or run."""
         stance = STANCE[0]
-        if current_executor() is not None or modes.state.levels or modes.state.functions:
+        state = modes.state
+        if current_executor() is not None or state.levels or state.functions:
+            return self.function(*args, **kwargs)
+        if state.saved_hooks or state.forward:
             return self.function(*args, **kwargs)
         if stance == "force_eager":
             return self.function(*args, **kwargs)
         leaves, structure = tree_flatten((args, kwargs))
-        reason = None
+        reason, bounds = None, False
         for position, recording in enumerate(self.recordings):
             failed = recording.guard.fails(leaves, structure)
             if failed is None:
-                if recording.program is None:
+                bounds = recording.wants_bounds
+                if self._is_complete(recording):
+                    if not recording.is_usable():
+                        return self.function(*args, **kwargs)
+                    if not recording.is_held():
+                        return recording.replay(leaves)
+                elif recording.eager is not None or not recording.is_usable():
                     return self.function(*args, **kwargs)
-                if not recording.is_held():
-                    return recording.replay(leaves)
                 del self.recordings[position]
                 break
             reason = reason or failed
@@ -119,11 +184,25 @@ class Captured:
             return self.function(*args, **kwargs)
         if reason is not None:
             self.reasons.append(reason)
-        return self._record(args, kwargs, leaves, structure)
+        return self._record(leaves, structure, bounds)
 
-    def _record(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any], structure: Any
-    ) -> Any:
+    def _is_complete(self, recording: Recording) -> bool:
+        """Whether a recording has its program, and that of its backward pass where there is one;
+        if a backward pass never comes, calls run eagerly after a few attempts."""
+        graph = recording.graph
+        if graph is not None and graph.program is None:
+            if graph.refusal is None and graph.is_free():
+                self.unfinished += 1
+                if self.unfinished > PATIENCE:
+                    graph.refusal = "no backward pass came for its results, which need gradients"
+            if graph.refusal is not None:
+                recording.eager, recording.program, recording.graph = graph.refusal, None, None
+            return False
+        return recording.program is not None
+
+    def _record(self, leaves: list[Any], structure: Any, bounds: bool) -> Any:
+        given, nodes = bounded(leaves) if bounds else (leaves, [])
+        args, kwargs = tree_unflatten(given, structure)
         reached = Reached(self.function, leaves)
         recording = Recording(Guard(leaves, structure, reached))
         recorder = Recorder(self.strict)
@@ -134,35 +213,34 @@ class Captured:
         if recording.eager is not None:
             self.recordings.insert(0, recording)
             return self.function(*args, **kwargs)
+        before = grads_of(reached.leaves), grads_of([t for t in _tensors(given) if t.is_leaf])
         outer = set_executor(recorder)
         try:
             result = self.function(*args, **kwargs)
         finally:
             set_executor(outer)
         if recorder.postponed:
-            return result
+            return _with_originals(result, given, leaves)
         recording.eager = recorder.broken or recorder.refusal or reached.changed()
         if recording.eager is None and not recorder.instructions:
             recording.eager = "it has no work for a device"
         if recording.eager is None:
-            recording.eager = self._finish(recording, recorder, reached, leaves, arguments, result)
+            recording.eager = _beyond(recorder, given, before[1])
+        if recording.eager is None:
+            recording.grads = _changed(before[0])
+            run = Run(recorder, reached, leaves, given, nodes, arguments)
+            recording.again = rerun(self.function, structure)
+            recording.eager = self._finish(recording, run, result)
         self.recordings.insert(0, recording)
         if recording.program is None:
-            return result
+            return _with_originals(result, given, leaves)
         for position, array in recording.inputs:
             _copy(array, leaves[position]._array)
         return recording.result(leaves)  # copies: what the program writes stays inside
 
-    def _finish(
-        self,
-        recording: Recording,
-        recorder: Recorder,
-        reached: Reached,
-        leaves: list[Any],
-        arguments: dict[int, int],
-        result: Any,
-    ) -> str | None:
+    def _finish(self, recording: Recording, run: Run, result: Any) -> str | None:
         """Make the program of a recording; why not, if it cannot be."""
+        recorder, reached, leaves, _, _, arguments = run
         known = {id(t._array.storage) for t in reached.tensors}
         known |= {id(t.grad._array.storage) for t in reached.leaves if t.grad is not None}
         known |= recorder.held
@@ -172,11 +250,11 @@ class Captured:
                 return "it uses a tensor that is neither an argument nor found in its surroundings"
         if any(recorder.constants.get(n, 0) is None for n in recorder.written):
             return "it writes into a large array that it makes of Python's values"
-        reason = self._outputs(recording, recorder, leaves, arguments, result)
+        reason = self._outputs(recording, run, result)
         if reason is not None:
-            return reason
+            return None if recording.wants_bounds else reason
         shifts = {n: leaves[p]._array.offset for n, p in arguments.items()}
-        recorder.instructions = [_shifted(i, shifts) for i in recorder.instructions]
+        recorder.instructions = [shifted(i, shifts) for i in recorder.instructions]
         inputs = {n: input_storage(leaves[p]._array) for n, p in arguments.items()}
         recording.program = Program(recorder, inputs)
         for number, position in arguments.items():
@@ -188,42 +266,72 @@ class Captured:
             ("array", recording.program.array(value)) if kind == "place" else (kind, value)
             for kind, value in recording.outputs
         ]
+        if recording.graph is not None:
+            graph = recording.graph
+            graph.known = known | {id(s) for s in recording.program.storages.values()}
+            for number, position in arguments.items():
+                array = leaves[position]._array
+                graph.given[id(array.storage)] = (array.storage, inputs[number], array.offset)
         recorder.consumed.clear()
+        kept = [(t, t.grad) for t in reached.leaves if _is_used(t.grad, recorder)]
+        if kept:
+            recorder.checks.append(lambda: all(leaf.grad is grad for leaf, grad in kept))
         recording.guard.checks, recording.guard.tape = recorder.checks, recording.program.tape
-        recording.grads = grads_of(reached.leaves)
         recording.references = [
             sys.getrefcount(grad) if grad is not None else 0 for _, grad in recording.grads
         ]
         return None
 
-    def _outputs(
-        self,
-        recording: Recording,
-        recorder: Recorder,
-        leaves: list[Any],
-        arguments: dict[int, int],
-        result: Any,
-    ) -> str | None:
+    def _outputs(self, recording: Recording, run: Run, result: Any) -> str | None:
+        recorder, _, leaves, given, _, arguments = run
+        graphed: list[int] = []
         values, recording.structure = tree_flatten(result)
-        for value in values:
+        for index, value in enumerate(values):
             if not isinstance(value, Tensor):
                 recording.outputs.append(("value", value))
                 continue
-            position = next((i for i, leaf in enumerate(leaves) if leaf is value), None)
+            position = next((i for i, leaf in enumerate(given) if leaf is value), None)
             node = value._grad_fn
             if position is not None:
                 recording.outputs.append(("argument", position))
             elif type(value) is not Tensor:
                 recording.outputs.append(("value", value))
-            elif value._requires_grad and not recorder.is_used_up(node):
-                return "its result needs gradients: put backward into the function too"
             else:
+                if value.requires_grad and not recorder.is_used_up(node):
+                    graphed.append(index)
                 place = recorder.place(value._array)
                 number = place.storage
                 if number in arguments:
                     offset = place.offset - leaves[arguments[number]]._array.offset
                     place = place._replace(offset=offset)
                 recording.outputs.append(("place", place))
+        return self._graph(recording, run, values, graphed) if graphed else None
+
+    def _graph(
+        self, recording: Recording, run: Run, values: list[Any], graphed: list[int]
+    ) -> str | None:
+        """Keep the graph of results that need gradients."""
+        recorder, reached, leaves, given, nodes, arguments = run
+        if recording.grads:
+            return "it runs backward and returns what needs gradients: detach that"
+        wanted = [p for p, v in enumerate(given) if isinstance(v, Tensor) and v.requires_grad]
+        for number, position in arguments.items():
+            if number in recorder.written and position in wanted:
+                return "it writes into an argument that needs gradients"
+        if any(leaves[p].grad_fn is not None for p in wanted) and not nodes:
+            recording.wants_bounds = True
+            return "its arguments have a history"
+        for node in nodes:
+            node.edges = (NO_EDGE,)
+        outputs = [values[i] for i in graphed]
+        known = {id(t) for t in reached.leaves}
+        mine = {id(given[p]) for p in wanted}
+        found = [t for t in leaves_of(outputs) if id(t) not in mine]
+        if not all(id(t) in known for t in found):
+            return "its gradients go to tensors that are not found in its surroundings"
+        inputs = [given[p] for p in wanted] + found
+        recording.graph = Graph(outputs, graphed, inputs, wanted)
+        recording.graph.random = is_random(recorder)
         return None
 
     def report(self) -> str:
@@ -257,9 +365,7 @@ def _argument_storages(recorder: Recorder, leaves: list[Any]) -> dict[int, int]:
 
 def _refusal(leaves: list[Any], reached: Reached) -> str | None:
     """Why a call cannot be recorded at all."""
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    if any(t._requires_grad for t in tensors):
-        return "an argument needs gradients"
+    tensors = _tensors(leaves)
     if any(type(t) is not Tensor or t._array.kind != "strided" for t in tensors):
         return "an argument is of a subclass of Tensor, or sparse"
     if any(t._array.spec.device is META for t in tensors):
@@ -273,18 +379,3 @@ def _refusal(leaves: list[Any], reached: Reached) -> str | None:
     if reached.has_hooks():
         return "modules have forward hooks, which only Python runs"
     return None
-
-
-def _shifted(instruction: Instruction, shifts: dict[int, int]) -> Instruction:
-    """An instruction with arguments' places counted from the argument's first element."""
-    if not any(shifts.get(p.storage) for p in places_in((instruction.operands, instruction.outs))):
-        return instruction
-
-    def move(tree: Any) -> Any:
-        if isinstance(tree, Place):
-            return tree._replace(offset=tree.offset - shifts.get(tree.storage, 0))
-        if isinstance(tree, (tuple, list)):
-            return type(tree)(move(item) for item in tree)
-        return tree
-
-    return instruction._replace(operands=move(instruction.operands), outs=move(instruction.outs))

@@ -47,6 +47,21 @@ def places_in(tree: Any) -> list[Place]:
     return []
 
 
+def shifted(instruction: Instruction, shifts: dict[int, int]) -> Instruction:
+    """An instruction with arguments' places counted from the argument's first element."""
+    if not any(shifts.get(p.storage) for p in places_in((instruction.operands, instruction.outs))):
+        return instruction
+
+    def move(tree: Any) -> Any:
+        if isinstance(tree, Place):
+            return tree._replace(offset=tree.offset - shifts.get(tree.storage, 0))
+        if isinstance(tree, (tuple, list)):
+            return type(tree)(move(item) for item in tree)
+        return tree
+
+    return instruction._replace(operands=move(instruction.operands), outs=move(instruction.outs))
+
+
 class Recorder(Executor):
     """Records until something happens that a replay could not repeat; `broken` then says what and
     where, and the rest of the function runs on, not recorded."""

@@ -71,14 +71,16 @@ def compile(
     """A function or module to be called in place of `model`: its first call is recorded, and later
     ones replay the recorded work without its Python.
 
-    A whole training step gains most: forward, backward and `optimizer.step()` in one function.
+    A whole training step gains most: forward, backward and `optimizer.step()` in one function. Of
+    Adam, AdamW, SGD, RMSprop and Adagrad only the numbers are asked for at each replay; others run
+    as they are. A backward pass outside, from results that need gradients, is recorded too.
     What a recording depends on is checked at each call: shapes, dtypes, devices and memory of
     tensors, numbers, modules' flags, gradient mode; something else is recorded anew, eight times at
     most. What cannot be replayed runs eagerly: reading a tensor's elements (an error with
-    `fullgraph=True`), results that need gradients, shapes that depend on data, changes to lists and
-    attributes outside. `compiled.report()` says which it was. The backend "eager" records nothing;
-    a backend that is a function is not called. A module becomes an `OptimizedModule`. Without
-    `model` it is a decorator.
+    `fullgraph=True`), shapes that depend on data, changes to lists and attributes outside, a call
+    while an earlier one waits for its backward pass. `compiled.report()` says which it was. The
+    backend "eager" records nothing; one that is a function is not called. A module becomes an
+    `OptimizedModule`. Without `model` it is a decorator.
 
     RuntimeError for an unknown mode, or for both mode and options; InvalidBackend for a name that
     `torch.compiler.list_backends(None)` does not have; AssertionError for what cannot be called.

@@ -279,16 +279,6 @@ def test_what_depends_on_data_runs_as_it_is(function, words):
     assert words in run.report()
 
 
-def test_results_that_need_gradients_are_left_to_eager_code():
-    net = weights()
-    run = Captured(net)
-    for _ in range(3):
-        net.zero_grad()
-        run(torch.ones(1, 3)).sum().backward()
-        assert net.weight.grad.tolist() == [[1, 1, 1]] * 2
-    assert "needs gradients" in run.report()
-
-
 class Trainer:
     """A loop in an object, as many programs have it."""
 
