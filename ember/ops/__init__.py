@@ -18,9 +18,9 @@ from ember.core.tensor import Tensor
 
 FAMILIES = (
     "formats arithmetic rounding comparisons choices exponentials special activations pointwise "
-    "moves views splits strided create ranges reduce norms moments rowwise joining indexing matmul "
-    "legacy subclasses operators gathering index_slices masks scans rearranged diagonals stacks "
-    "copies complex_numbers products predicates resizing sorting exchange"
+    "moves views splits strided shared_memory create ranges reduce norms moments rowwise joining "
+    "indexing matmul legacy subclasses operators gathering index_slices masks scans rearranged "
+    "diagonals stacks copies complex_numbers products predicates resizing sorting exchange"
 ).split()
 LATER = (
     "sparse_tensors "

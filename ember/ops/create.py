@@ -31,6 +31,7 @@ from ember.errors import check
 from ember.kernel.array import spec_of
 from ember.layout import like_strides
 from ember.ops.formats import preserve_format, strided
+from ember.ops.shared_memory import of_memory
 
 # from values
 
@@ -243,6 +244,10 @@ def asarray(
         shared = from_numpy(obj)
         made = asarray(shared, dtype=dtype, device=device or CPU, copy=copy)
         return made.requires_grad_(requires_grad)
+    shared = of_memory(obj, dtype)
+    if shared is not None:
+        made = asarray(shared, device=device or shared.device, copy=copy)
+        return made.requires_grad_(requires_grad)
     check(copy is not False, ValueError, "can't alias arbitrary sequence into a tensor")
     return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -269,37 +274,6 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             stacklevel=3,
         )
     return tensor_of(from_host(ndarray))
-
-
-@composite(FUNCTION)
-def frombuffer(
-    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
-    """A 1-dim tensor that shares the memory of an object with the buffer protocol."""
-    size = memoryview(buffer).nbytes
-    check(size > 0, ValueError, "both buffer length and count must not be 0")
-    check(
-        0 <= offset < size,
-        ValueError,
-        f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} "
-        "bytes) minus 1",
-    )
-    check(
-        count > 0 or (size - offset) % dtype.itemsize == 0,
-        ValueError,
-        f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple "
-        f"of element size ({dtype.itemsize})",
-    )
-    check(
-        count < 0 or offset + count * dtype.itemsize <= size,
-        ValueError,
-        f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} "
-        f"bytes) must not be greater than actual buffer length ({size} bytes)",
-    )
-    raw = np.frombuffer(buffer, np.uint8)[offset:]
-    length = count if count > 0 else len(raw) // dtype.itemsize
-    values = np.ndarray((length,), dtype.numpy, raw[: length * dtype.itemsize])
-    return finish(from_host(values, dtype), requires_grad)
 
 
 # from shapes
