@@ -47,6 +47,14 @@ def test_tensors_of_one_element_are_numbers_in_a_list():
     assert torch.tensor([[torch.tensor([1])], [2]]).shape == (2, 1)
 
 
+def test_too_few_elements_for_a_variance_are_warned_of():
+    for name in ("var", "std", "var_mean", "std_mean"):
+        with pytest.warns(UserWarning, match=rf"^{name}\(\): degrees of freedom is <= 0"):
+            getattr(torch, name)(torch.ones(2, 1), 1)
+    with pytest.warns(UserWarning, match=r"^cov\(\): degrees of freedom is <= 0"):
+        torch.cov(torch.ones(2, 1))
+
+
 def test_reversed_flips_every_dim():
     assert reversed(torch.arange(4).view(2, 2)).tolist() == [[3, 2], [1, 0]]
     assert reversed(torch.tensor(3)).item() == 3

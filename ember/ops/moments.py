@@ -12,6 +12,7 @@ from ember.errors import check
 from ember.layout import product, reduced_shape, wrap_dims
 from ember.ops.norms import root
 from ember.ops.reduce import sum_
+from ember.source_lines import warn
 
 API = FUNCTION | METHOD | OUT
 
@@ -81,35 +82,41 @@ def _correction(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, flo
 
 
 def _spread(name: str, input: Tensor, args: Any, kwargs: Any) -> tuple[Tensor, Tensor]:
+    both = "std_mean and var_mean" if "mean" in name else "std and var"
     check(
         input.dtype.category >= dtypes.FLOAT,
         RuntimeError,
-        f"{name} only support floating point and complex dtypes",
+        f"{both} only support floating point and complex dtypes",
     )
     dim, correction, keepdim = _correction(args, kwargs)
+    if _count(input, dim) <= correction:
+        warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel)."
+        )
     return moments(input, dim, correction, keepdim)
 
 
 @composite(API)
 def var(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The variance over `dim`: squared distances from the mean over count - correction (1)."""
-    return _spread("std and var", input, args, kwargs)[0]
+    return _spread("var", input, args, kwargs)[0]
 
 
 @composite(API)
 def std(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The square root of the variance over `dim`."""
-    return root(_spread("std and var", input, args, kwargs)[0], 2.0)
+    return root(_spread("std", input, args, kwargs)[0], 2.0)
 
 
 @composite(FUNCTION)
 def var_mean(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
     """Variance and mean over `dim`."""
-    return _spread("std_mean and var_mean", input, args, kwargs)
+    return _spread("var_mean", input, args, kwargs)
 
 
 @composite(FUNCTION)
 def std_mean(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `dim`."""
-    variance, center = _spread("std_mean and var_mean", input, args, kwargs)
+    variance, center = _spread("std_mean", input, args, kwargs)
     return root(variance, 2.0), center

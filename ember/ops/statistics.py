@@ -12,6 +12,7 @@ from ember.core.tensor import Tensor
 from ember.errors import check
 from ember.layout import wrap_dims
 from ember.ops.joining import cat
+from ember.source_lines import warn
 
 
 @composite(FUNCTION | METHOD)
@@ -58,6 +59,11 @@ def cov(
             below = total - correction * (weights * aweights).sum() / total
     apart = rows.to(floated(input.dtype)) - mean
     other = apart if weights is None else apart * weights
+    if isinstance(below, float) and below <= 0:
+        warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "number of observations."
+        )
     factor = max(below, 0.0) if isinstance(below, float) else below.clamp(min=0)
     made = apart @ other.transpose(0, 1).conj() / factor
     return made.squeeze()
