@@ -13,6 +13,7 @@ from ember.backends.cpu.binding import bind
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.kernels import CpuKernels
 from ember.capture.fusion import Fusion
+from ember.capture.memory import extent, plan
 from ember.capture.passes import steady, without_the_unread
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.core.array import storage_of
@@ -21,7 +22,6 @@ from ember.kernel.array import Array, Storage
 from ember.kernel.number import Slot, called_with, has_slots
 
 Step = Callable[[], Any]
-ALIGNMENT = 64
 
 
 class Program:
@@ -41,14 +41,13 @@ class Program:
                 self.storages[number] = alive
         self.tape = recorder._tape
         self.slots: dict[int, Slot] = {}  # of the numbers that are asked for at each run
-        self.planned_bytes = 0
         fixed = set(self.storages)
         instructions = without_the_unread(instructions, fixed)
         constants = set(recorder.constants) - recorder.written
         once, instructions = steady(instructions, fixed, constants)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
         self._make(once)
-        self._plan(instructions)
+        self.planned_bytes = plan(instructions, self.storages)
         self.restored = [
             (self.storages[number], values)
             for number, values in recorder.constants.items()
@@ -115,7 +114,7 @@ class Program:
         """Compute what stays the same, in memory of its own."""
         for instruction in once:
             for place in instruction.outs:
-                size = (place.offset + _extent(place.spec)) * place.spec.dtype.itemsize
+                size = (place.offset + extent(place.spec)) * place.spec.dtype.itemsize
                 self.storages[place.storage] = storage_of(max(size, 1), place.spec.device)
         token = enter()
         try:
@@ -123,50 +122,6 @@ class Program:
                 self._bind(instruction)()
         finally:
             leave(token)
-
-    def _plan(self, instructions: list[Instruction]) -> None:
-        """Give the storages that die within the recording memory that those share which are never
-        alive together: the greedy best fit by size."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        sizes: dict[int, int] = {}
-        devices: dict[int, Any] = {}
-        exact: dict[int, int] = {}  # what is copied to another device is copied whole
-        for position, instruction in enumerate(instructions):
-            for place in places_in((instruction.operands, instruction.outs)):
-                number = place.storage
-                if number in self.storages:
-                    continue
-                first.setdefault(number, position)
-                last[number] = position
-                if instruction.kind == "transfer":
-                    exact[number] = instruction.call
-                if place.spec is not None:
-                    end = place.offset + _extent(place.spec)
-                    size = end * place.spec.dtype.itemsize
-                    sizes[number] = max(sizes.get(number, 0), size)
-                    devices[number] = place.spec.device
-        free: list[tuple[int, int, Any, Any]] = []  # (size, free from, device, storage)
-        for number in sorted(first, key=lambda n: first[n]):
-            size = -(-max(sizes.get(number, 0), 1) // ALIGNMENT) * ALIGNMENT
-            device = devices[number]
-            if number in exact:
-                self.storages[number] = storage_of(exact[number], device)
-                self.planned_bytes += exact[number]
-                continue
-            fitting = [
-                entry
-                for entry in free
-                if entry[1] < first[number] and entry[2] is device and size <= entry[0] <= 4 * size
-            ]
-            if fitting:
-                chosen = min(fitting, key=lambda entry: entry[0])
-                free.remove(chosen)
-            else:
-                chosen = (size, -1, device, storage_of(size, device))
-                self.planned_bytes += size
-            self.storages[number] = chosen[3]
-            free.append((chosen[0], last[number], device, chosen[3]))
 
     # binding
 
@@ -217,12 +172,6 @@ def _with_numbers(
     return copied
 
 
-def _extent(spec: Any) -> int:
-    if 0 in spec.shape:
-        return 0
-    return 1 + int(sum((n - 1) * s for n, s in zip(spec.shape, spec.strides, strict=True)))
-
-
 def _host_step(function: Step, before: Step | None) -> Step:
     def step() -> None:
         if before is not None:
@@ -234,7 +183,7 @@ def _host_step(function: Step, before: Step | None) -> Step:
 
 def input_storage(array: Array) -> Storage:
     """A new storage that holds just the elements that an argument spans."""
-    return storage_of(max(_extent(array.spec) * array.spec.dtype.itemsize, 1), array.spec.device)
+    return storage_of(max(extent(array.spec) * array.spec.dtype.itemsize, 1), array.spec.device)
 
 
 def bytes_of(storage: Storage) -> Any:

@@ -32,7 +32,7 @@ class Instruction(NamedTuple):
     places where arrays were."""
 
     kind: str
-    call: Any  # the Call; the value of a fill; the bytes of a transfer; the function of the host
+    call: Any  # the Call; a fill's value; a transfer's bytes and devices; the host's function
     operands: tuple[Any, ...]
     outs: tuple[Place, ...]
     runner: Any = None
@@ -162,7 +162,8 @@ class Recorder(Executor):
         now(source, target)
         if not self._idle:
             places = [Place(self.number(s), None, 0) for s in (source, target)]  # type: ignore[arg-type]
-            self._write("transfer", source.nbytes, (places[0],), (places[1],), now)
+            moved = (source.nbytes, source.device, target.device)
+            self._write("transfer", moved, (places[0],), (places[1],), now)
 
     def read(self, array: Array) -> None:
         """The program looks at data: what it does then may differ from step to step."""
