@@ -40,6 +40,15 @@ def is_large(specs: list[Spec], count: int) -> bool:
     return max([count, *(extent(s) for s in specs)]) >= LARGEST
 
 
+class Part:
+    """A part of a buffer that is read."""
+
+    __slots__ = ("__weakref__", "address", "nbytes", "whole")
+
+    def __init__(self, whole: Any, address: int, nbytes: int):
+        self.whole, self.address, self.nbytes = whole, address, nbytes
+
+
 class DeviceArrays:
     """The part of a GPU's kernels that has no formula to compute."""
 
@@ -168,14 +177,17 @@ class DeviceArrays:
         """A contiguous copy on the host."""
         spec = array.spec
         dense = spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype, spec.device)
-        if not (spec.contiguous and array.offset == 0 and array.storage.nbytes == spec.nbytes):
+        if not spec.contiguous:
             packed = self.empty(dense)
             self.copy(packed, array)
             array = packed
         nd = np.empty(spec.shape, spec.dtype.numpy)
         storage = Storage(nd, CPU)
+        source = array.storage
+        if source.nbytes != spec.nbytes:
+            source = Storage(Part(source.buffer, address(array), spec.nbytes), spec.device)
         if nd.nbytes:
-            base.copy_bytes(array.storage, storage)
+            base.copy_bytes(source, storage)
         return Array(storage, dense.with_device(CPU), 0, nd)
 
     def to_device(self, array: Array) -> Array:

@@ -171,6 +171,7 @@ def text_of(distribution: str, element: str, given: str, wide: bool) -> str:
     if distribution in ("normal", "log_normal"):
         before = NORMAL_64 if wide else "    float z[4];\n    normals_of(w, z);\n"
     each = 2 if wide else 4
+    index = f"block * {each} + j < n ? block * {each} + j : n - 1"
     whole = element not in ("half_t", "bfloat_t", "float", "double")
     stored = "(E)(i64)(x)" if whole else "Cast<E>::of(x)"
     return f"""{PRELUDE}{WORDS}typedef {element} E;
@@ -185,11 +186,17 @@ extern "C" __global__ void kernel({PARAMETERS}) {{
   for (u64 block = blockIdx.x * (u64)blockDim.x + threadIdx.x; block * {each} < n;
        block += gridDim.x * (u64)blockDim.x) {{
     const Words w = words_of(seed, step, block);
+    Pack<E, {each}> made;
 {before}    #pragma unroll
     for (int j = 0; j < {each}; ++j) {{
-      const u64 i = block * {each} + j;
-      if (i >= n) break;
-{values}      out[i] = value;
+      const u64 i = {index};
+{values}      made.at[j] = value;
+    }}
+    if ((block + 1) * {each} <= n && !((u64)out % sizeof made)) {{
+      ((Pack<E, {each}>*)out)[block] = made;
+    }} else {{
+      for (int j = 0; j < {each} && block * {each} + j < n; ++j)
+        out[block * {each} + j] = made.at[j];
     }}
   }}
 }}

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ember.backends.cuda.staging import LEAST, Staging
 from ember.errors import AcceleratorError
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -62,6 +63,7 @@ class Driver:
         self._thread = _Thread()
         self.lock = threading.Lock()  # held from storing a launch's arguments to its end
         self._launch: Any = None
+        self._staging: dict[int, Staging] = {}
         self._pinned = 0  # the address of a little page-locked memory
         os.register_at_fork(after_in_child=self._lost)
 
@@ -192,6 +194,9 @@ class Driver:
 
     def upload(self, index: int, address: int, host: Any) -> None:
         """Copy a contiguous ndarray to a GPU; it may be changed when this returns."""
+        if host.nbytes >= LEAST:
+            self.staging(index).copy(address, host.ctypes.data, host.nbytes, True)
+            return
         stream = self.use(index)
         self._ask("cuMemcpyHtoDAsync", address, host.ctypes.data, host.nbytes, stream)
         self._ask("cuStreamSynchronize", stream)
@@ -200,6 +205,9 @@ class Driver:
         """Fill a contiguous ndarray from a GPU."""
         stream = self.use(index)
         place = host.ctypes.data
+        if host.nbytes >= LEAST:
+            self.staging(index).copy(address, place, host.nbytes, False)
+            return
         if host.nbytes > PINNED:
             self._ask("cuMemcpyDtoHAsync", place, address, host.nbytes, stream)
             self._ask("cuStreamSynchronize", stream)
@@ -210,6 +218,13 @@ class Driver:
             self._ask("cuMemcpyDtoHAsync", self._pinned, address, host.nbytes, stream)
             self._ask("cuStreamSynchronize", stream)
             ctypes.memmove(place, self._pinned, host.nbytes)
+
+    def staging(self, index: int) -> Staging:
+        """What does a GPU's large copies."""
+        found = self._staging.get(index)
+        if found is None:
+            found = self._staging[index] = Staging(self, index)
+        return found
 
     def copy(self, index: int, target: int, source: int, nbytes: int) -> None:
         """Copy within a GPU, or between two of one address space, in order with its stream."""

@@ -41,6 +41,7 @@ from ember.scalar.expr import Expr, make, var
 Runner = Callable[..., Any]
 THREADS = 256
 BLOCKS_A_PROCESSOR = 8
+BLOCKS_OF_PACKS = 1 << 12  # of maps whose threads take one pack each
 LONG_ROW, VERY_LONG_ROW = 512, 8192  # elements from which a block, a large one, takes a row
 CHUNK = 8192  # elements of a row that one block adds up where there are few rows
 
@@ -290,8 +291,12 @@ class CudaKernels(DeviceArrays, base.Kernels):
     def _contiguous_launch(self, program: Program, count: int) -> Callable[[list[Any]], None]:
         arrays = sum(i.is_array for i in program.inputs) + len(program.outs)
         single = program._replace(wide=1)
-        packed = self._launch(program, [count], (self._blocks(count, THREADS * program.wide), 1))
-        plain = self._launch(single, [count], (self._blocks(count, THREADS), 1))
+        grids = [
+            min(-(-count // (THREADS * wide)), self.processors * BLOCKS_OF_PACKS)
+            for wide in (program.wide, 1)
+        ]
+        packed = self._launch(program, [count], (max(grids[0], 1), 1))
+        plain = self._launch(single, [count], (max(grids[1], 1), 1))
         return either(packed, plain, (True,) * arrays)
 
     def _launch(
