@@ -4,6 +4,8 @@ import pytest
 
 import ember as torch
 from ember.distributed import _composable, _tensor, checkpoint, fsdp, rpc, tensor
+from ember.distributed._tensor import experimental
+from ember.distributed.checkpoint import hf_storage
 from ember.distributed.fsdp import wrap
 from ember.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 from ember.distributed.tensor import parallel
@@ -18,6 +20,8 @@ from ember.distributed.tensor import parallel
         lambda: tensor.DTensor(),
         lambda: tensor.DTensor.from_local(torch.ones(1)),
         lambda: tensor.distribute_tensor(torch.ones(1)),
+        lambda: experimental.implicit_replication(),
+        lambda: hf_storage.HuggingFaceStorageReader("x"),
         lambda: parallel.ColwiseParallel(),
         lambda: parallel.parallelize_module(1),
         lambda: checkpoint.save({}),
