@@ -10,7 +10,7 @@ from ember.scalar.vectors import Vectors
 class Opened(NamedTuple):
     """A loop whose body is being written: its index, and what came from the turn before."""
 
-    index: str
+    index: str  # type: ignore[assignment]
     carried: list[str]
     kinds: list[str]
     latch: str

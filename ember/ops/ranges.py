@@ -33,7 +33,7 @@ def arange(
         integral = all(isinstance(n, int) for n in numbers)
         dtype = dtypes.int64 if integral else modes.get_default_dtype()
     if dtype is dtypes.bool_ or dtype.is_complex:
-        raise NotImplementedError(f'"arange_cpu" not implemented for \'{dtype.title}\'')
+        raise NotImplementedError(f"\"arange_cpu\" not implemented for '{dtype.title}'")
     start, end, step = numbers
     check(step != 0, RuntimeError, "step must be nonzero")
     check(

@@ -143,7 +143,7 @@ def convolution(
     def put(image: int, found: NDArray) -> None:
         out[image] = found
 
-    _rows(source, w.reshape(len(w), -1), offsets, (*sizes, buffer.pitch), put)
+    _rows(source, w.reshape(len(w), -1), offsets, (sizes[0], sizes[1], buffer.pitch), put)
     return out
 
 

@@ -48,7 +48,9 @@ class RowFormula:
             wide = [name not in self.narrow for name in self.names]
             kernel = self._kernel(ALONG, wide, self.columns)
             found = self._known[width, strides] = _built(kernel, width, table)
-        return _runner(*found, lambda results: len(results[0]), max(1, GRAIN // width))
+        code, geometry, scratch = found
+        grain = max(1, GRAIN // width)
+        return _runner(code, geometry, scratch, lambda results: len(results[0]), grain)
 
     def across(self, operands: tuple[NDArray, ...], results: tuple[NDArray, ...]) -> Runner:
         """The same for arrays (N, rows, columns) whose formulas reduce the rows: a row is a column
@@ -66,7 +68,9 @@ class RowFormula:
             self._known[shape, spread] = found
         blocks = shape[0] * -(-shape[2] * 4 // vector_bytes())
         lanes = vector_bytes() // 4
-        return _runner(*found, lambda results: blocks, max(1, GRAIN // (lanes * shape[1])))
+        code, geometry, scratch = found
+        grain = max(1, GRAIN // (lanes * shape[1]))
+        return _runner(code, geometry, scratch, lambda results: blocks, grain)
 
     def _kernel(self, form: str, wide: list[bool], columns: tuple[int, ...]) -> Kernel:
         operands = tuple(Operand(n, "float", w) for n, w in zip(self.names, wide, strict=True))

@@ -41,7 +41,7 @@ def topk(x: NDArray, k: int, dim: int = -1, largest: bool = True, sorted: bool =
     count = rows.shape[-1]
     check(0 <= k <= count, RuntimeError, "selected index k out of range")
     if k == 0 or not rows.size:
-        order = np.zeros((*rows.shape[:-1], k), np.int64)
+        order: Any = np.zeros((*rows.shape[:-1], k), np.int64)
     elif k == 1:
         order = _first_extreme(rows, largest)[..., None]
     elif k == count:
