@@ -47,6 +47,7 @@ class Weights:
 
 
 def lstm_step(gates, state, weights):
+    """h, c after one step of an LSTM: gates are the input's share, (N, 4·hidden)."""
     h, c = state
     gates = gates + linear(h, weights.w_hh)
     i, f, g, o = gates.chunk(4, 1)
@@ -56,16 +57,19 @@ def lstm_step(gates, state, weights):
 
 
 def gru_step(gates, state, weights):
+    """h after one step of a GRU: gates are the input's share, (N, 3·hidden)."""
     (h,) = state
     hidden = linear(h, weights.w_hh, weights.b_hh)
     return (next_gru_state(*gates.chunk(3, 1), *hidden.chunk(3, 1), h),)
 
 
 def tanh_step(gates, state, weights):
+    """tanh(gates + W_hh·h + b_hh), the step of a plain recurrent layer."""
     return (tanh_of_sum(gates, linear(state[0], weights.w_hh)),)
 
 
 def relu_step(gates, state, weights):
+    """relu(gates + W_hh·h + b_hh), the step of a plain recurrent layer with ReLU."""
     return (relu_of_sum(gates, linear(state[0], weights.w_hh)),)
 
 
