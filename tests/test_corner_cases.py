@@ -23,6 +23,7 @@ REFUSED = [
     (lambda: torch.ones(size=3), TypeError, r"ones\(\): argument 'size' must be tuple of ints"),
     (lambda: torch.zeros(torch.tensor([2, 3])), TypeError, "must be tuple of ints, not Tensor"),
     (lambda: +torch.tensor([True]), RuntimeError, r"The `\+` operator, on a bool tensor"),
+    (lambda: torch.ones(2).__delitem__(0), TypeError, "Tensor does not support deleting items"),
     (lambda: torch.arange(3, dtype=torch.bool), NotImplementedError, "implemented for 'Bool'"),
     (
         lambda: torch.logaddexp(torch.tensor([1]), torch.tensor([1])),

@@ -142,6 +142,12 @@ def __pos__(self: Tensor) -> Tensor:
 
 
 @composite(METHOD)
+def __delitem__(self: Tensor, index: Any) -> None:
+    """TypeError: a tensor keeps its elements."""
+    raise TypeError("Tensor does not support deleting items: index what is to stay")
+
+
+@composite(METHOD)
 def __reversed__(self: Tensor) -> Tensor:
     """`reversed(self)`: a copy with every dim flipped."""
     return OPS["flip"](self, tuple(range(self.ndim)))
