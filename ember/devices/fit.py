@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -81,14 +82,24 @@ class _Question:
         check(tensors, ValueError, "fits: the sample has no tensor with a batch dim")
         self.batch = int(tensors[0].shape[0])
 
-    def peak(
+    def peak(self, **changes: Any) -> Peak:
+        """The peak of a step with some changes. The collector rests meanwhile: when it would free
+        what is in cycles depends on all that the process does, and the answer must not."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return self._peak(**changes)
+        finally:
+            if collects:
+                gc.enable()
+
+    def _peak(
         self,
         batch: int | None = None,
         optimizer: Any = None,
         dtype: Any = None,
         checkpointing: bool = False,
     ) -> Peak:
-        """The peak of a step with some of these changed."""
         sample = _on_meta(self.sample, self.batch, batch, dtype)
         if not isinstance(self.target, Module):
             with MemoryTracker() as memory:
