@@ -25,6 +25,8 @@ class Library:
     convolution_weight = Kernel("the gradient of a convolution by its weight, of a given shape")
     max_pool = Kernel("the greatest of each window, and its index in the plane laid out flat")
     max_pool_backward = Kernel("a gradient put back at such indices, added up")
+    attention = Kernel("softmax(Q Kᵀ · scale) V, and the log of the sum of each row's exponentials")
+    attention_backward = Kernel("the gradients of that by Q, K and V")
     cross_entropy = Kernel("cross-entropy of scores against classes, and what its gradient needs")
     cross_entropy_backward = Kernel("the gradient of that by the scores")
     recurrent = Kernel("a recurrent layer over all steps, and what its gradient needs")

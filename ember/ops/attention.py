@@ -2,8 +2,11 @@
 
 import math
 
-from ember.core.registry import F, composite, rowwise
-from ember.dtypes import FLOATING, bool_
+from ember.backends.library import Library
+from ember.core import modes
+from ember.core.registry import F, composite, library_op, rowwise
+from ember.device import CPU
+from ember.dtypes import FLOATING, bool_, float32, float64
 from ember.errors import check
 from ember.ops.create import ones
 from ember.ops.dropout import dropout
@@ -21,6 +24,67 @@ def masked_softmax(input):
 
 
 masked_softmax.grad = lambda g, result: (result * (g - row_sum(g * result)),)
+
+
+def _weights(query, key, attn_mask, is_causal, scale):
+    """How much each query attends to each key."""
+    scores = (query * scale).matmul(key.transpose(-2, -1))
+    if is_causal:
+        steps = (query.size(-2), key.size(-2))
+        attn_mask = ones(steps, dtype=bool_, device=query.device).tril()
+    if attn_mask is None:
+        return scores.softmax(-1)
+    if attn_mask.dtype is bool_:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    else:
+        scores = scores + attn_mask
+    return masked_softmax(scores, dim=-1)
+
+
+def _is_one_op(query, key, value):
+    """Whether attention runs as one op: on the CPU, in single or double precision, outside of
+    transforms, with matrices that go together."""
+    q, k, v = (t._array.spec for t in (query, key, value))
+    return (
+        q.device is k.device is v.device is CPU
+        and q.dtype in (float32, float64)
+        and not modes.state.levels
+        and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
+        and q.shape[-1] == k.shape[-1]
+        and k.shape[-2] == v.shape[-2]
+        and q.numel > 0
+        and v.numel > 0
+    )
+
+
+@library_op(Library.attention)
+def attention(query, key, value, is_causal, scale):
+    """softmax(Q Kᵀ · scale) V as one op, and the log of the sum of each row's exponentials."""
+    shape = tuple(query.shape[:-1])
+    return query.spec.with_shape((*shape, value.size(-1))), query.spec.with_shape(shape)
+
+
+@library_op(Library.attention_backward)
+def attention_backward(g, query, key, value, out, log_sums, is_causal, scale):
+    """The gradients by query, key and value."""
+    return tuple(t.spec.with_shape(tuple(t.shape)) for t in (query, key, value))
+
+
+def _gradient(g, query, key, value, is_causal, scale, result):
+    g = g[0]
+    if not (modes.state.grad or modes.state.levels):
+        return attention_backward(g, query, key, value, *result, is_causal, scale)
+    weights = _weights(query, key, None, is_causal, scale)
+    by_weight = g.matmul(value.transpose(-2, -1))
+    slope = weights * (by_weight - (weights * by_weight).sum(-1, True)) * scale
+    return (
+        slope.matmul(key),
+        slope.transpose(-2, -1).matmul(query),
+        weights.transpose(-2, -1).matmul(g),
+    )
+
+
+attention.grad = _gradient
 
 
 def _check(query, key, value, attn_mask, is_causal):
@@ -117,18 +181,9 @@ def scaled_dot_product_attention(
         key, value = _repeated_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
-    scores = (query * scale).matmul(key.transpose(-2, -1))
-    if is_causal:
-        steps = (query.size(-2), key.size(-2))
-        attn_mask = ones(steps, dtype=bool_, device=query.device).tril()
-    if attn_mask is None:
-        weights = scores.softmax(-1)
-    else:
-        if attn_mask.dtype is bool_:
-            scores = scores.masked_fill(~attn_mask, -math.inf)
-        else:
-            scores = scores + attn_mask
-        weights = masked_softmax(scores, dim=-1)
+    if attn_mask is None and dropout_p <= 0.0 and _is_one_op(query, key, value):
+        return attention(query, key, value, bool(is_causal), float(scale))[0]
+    weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)
     return weights.matmul(value)

@@ -28,6 +28,7 @@ MODULES = (
     "ctc",
     "recurrent",
     "class_losses",
+    "attention",
 )
 _found: dict[str, Callable[..., Any]] = {}
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ember.backends.cpu.row_formulas import NDArray, RowFormula
+from ember.backends.cpu.small_products import multiply
 from ember.scalar.expr import Expr, make, var
 from ember.scalar.primitives import sigmoid, where
 
@@ -181,7 +182,7 @@ def recurrent(
     step = _Pass(results, whole, current | _parts("s", by_state, width))
     turned, h = np.ascontiguousarray(w_hh.T), current["h"]
     for begin, end in _steps(input, sizes, reverse):
-        np.matmul(h[: end - begin], turned, out=by_state[: end - begin])
+        multiply(h[: end - begin], turned, by_state[: end - begin])
         step(begin, end)
     return (shaped, *current.values(), *((kept, before) if keep else ()))
 
@@ -219,7 +220,7 @@ def recurrent_backward(
     step = _Pass(results, whole, current)
     for begin, end in reversed(steps):
         step(begin, end)
-        np.matmul(by_state[begin:end], w_hh, out=last[0][: end - begin])
+        multiply(by_state[begin:end], w_hh, last[0][: end - begin])
     last[0] += current["gh"]
     made = np.empty(input.shape if wants_input else 0, kept.dtype)
     if wants_input:

@@ -25,9 +25,15 @@ TILES = {64: ((8, 3), (12, 2), (6, 4), (4, 6)), 32: ((6, 2), (4, 2)), 16: ((4, 2
 DOTS = {64: (3, 8), 32: (2, 4), 16: (2, 4)}
 
 
-def tile_for(rows: int) -> tuple[int, int]:
-    """(rows, vectors) of the tile that wastes least on a number of rows."""
-    return min(TILES[vector_bytes()], key=lambda tile: (-(-rows // tile[0]) * tile[0], tile[0] < 8))
+def tile_for(rows: int, columns: int = 0) -> tuple[int, int]:
+    """(rows, vectors) of the tile that wastes least on a number of rows, and of columns."""
+
+    def cost(tile: tuple[int, int]) -> tuple[int, bool]:
+        high, wide = tile[0], tile[1] * lanes()
+        across = -(-columns // wide) * wide if columns else 1
+        return -(-rows // high) * high * across, high < 8
+
+    return min(TILES[vector_bytes()], key=cost)
 
 
 def lanes() -> int:
