@@ -7,9 +7,11 @@ pool.
 from __future__ import annotations
 
 import os
+from _thread import _local
 from collections.abc import Callable
 from typing import Any
 
+_inside = _local()  # `piece` is set while this thread runs a piece of something split
 _pool: dict[str, Any] = {"executor": None, "count": None}
 
 
@@ -48,16 +50,28 @@ def _executor(workers: int) -> Any:
 
 def split(part: Callable[[int, int], None], size: int, grain: int) -> None:
     """Run part(begin, end) over the whole of range(size), in pieces of at least `grain`, on as many
-    threads as that gives work to; what a piece raises is raised here."""
+    threads as that gives work to; what a piece raises is raised here.
+
+    What a piece itself splits stays in its thread: the others are busy with pieces, and waiting for
+    them from inside one could go on for ever.
+    """
     pieces = min(count(), size // max(grain, 1)) if size > grain else 1
-    if pieces <= 1:
+    if pieces <= 1 or getattr(_inside, "piece", False):
         part(0, size)
         return
     executor = _executor(count() - 1)
     bounds = [size * i // pieces for i in range(pieces + 1)]
-    futures = [executor.submit(part, bounds[i], bounds[i + 1]) for i in range(1, pieces)]
+
+    def piece(begin: int, end: int) -> None:
+        _inside.piece = True
+        try:
+            part(begin, end)
+        finally:
+            _inside.piece = False
+
+    futures = [executor.submit(piece, bounds[i], bounds[i + 1]) for i in range(1, pieces)]
     try:
-        part(bounds[0], bounds[1])
+        piece(bounds[0], bounds[1])
     finally:
         for future in futures:
             future.exception()
