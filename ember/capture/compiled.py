@@ -84,7 +84,9 @@ class Recording:
 
     def result(self, leaves: list[Any]) -> Any:
         """What the function returns, with tensors of its own."""
-        found = [_output(output, leaves) for output in self.outputs]
+        found: list[Any] = []
+        for kind, value in self.outputs:
+            found.append(found[value] if kind == "same" else _output((kind, value), leaves))
         if self.graph is not None:
             self.graph.attach(found, leaves, self.again)
         return tree_unflatten(found, self.structure)
@@ -286,7 +288,15 @@ class Captured:
         recorder, _, leaves, given, _, arguments = run
         graphed: list[int] = []
         values, recording.structure = tree_flatten(result)
+        memory: dict[int, int] = {}
         for index, value in enumerate(values):
+            if isinstance(value, Tensor):
+                first = memory.setdefault(id(value._array.storage), index)
+                if values[first] is not value:
+                    return "two of its results share memory"
+                if first != index:
+                    recording.outputs.append(("same", first))
+                    continue
             if not isinstance(value, Tensor):
                 recording.outputs.append(("value", value))
                 continue

@@ -4,6 +4,7 @@ the modes that were in force."""
 from __future__ import annotations
 
 import collections
+import sys
 import types
 from collections.abc import Callable
 from operator import is_
@@ -26,6 +27,17 @@ def _contents(container: Any) -> list[int]:
     return [*map(id, values), *map(id, container if isinstance(container, dict) else ())]
 
 
+def _random_states() -> tuple[Any, ...]:
+    """Where the generators of Python's `random` and NumPy's `random` are, if they are in use."""
+    found: list[Any] = []
+    if "random" in sys.modules:
+        found.append(sys.modules["random"].getstate())
+    if "numpy.random" in sys.modules:
+        _, words, place, *_ = sys.modules["numpy.random"].get_state()
+        found += [words.tobytes(), place]
+    return tuple(found)
+
+
 class Reached:
     """What a function can see: its object, its arguments, its closure, and the globals that it
     names."""
@@ -33,9 +45,11 @@ class Reached:
     def __init__(self, function: Any, leaves: list[Any]):
         self.cells: list[tuple[Any, Any]] = []  # closure cells, with what they held
         self.globals: list[tuple[dict[str, Any], str, Any]] = []
+        self.defaults: list[Any] = []  # values of parameters that a call leaves out
         roots = [function, getattr(function, "__self__", None), *leaves]
         self._look_into(function, set())
         roots += [value for _, value in self.cells] + [value for *_, value in self.globals]
+        roots += self.defaults
         owners = [root for root in roots if _is_instance(root)]
         roots += [value for owner in owners for value in vars(owner).values()]
         self.objects = list({id(v): v for v in roots if _is_instance(v)}.values())
@@ -63,6 +77,7 @@ class Reached:
         self.leaves = [t for t in self.tensors if t.requires_grad and t.is_leaf]
         groups = [g for o in self.objects for g in getattr(o, "param_groups", ())]
         self.options = [(g, dict(g)) for g in groups if isinstance(g, dict)]
+        self.draws = _random_states()
 
     def _look_into(self, function: Any, seen: set[int]) -> None:
         """The closure and the globals of a function, and of the functions among them."""
@@ -71,9 +86,10 @@ class Reached:
         if not isinstance(plain, types.FunctionType) or id(plain) in seen:
             return
         seen.add(id(plain))
-        if plain.__module__.partition(".")[0] == "ember":
+        if (plain.__module__ or "").partition(".")[0] == "ember":
             return
-        found = []
+        found = [*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()]
+        self.defaults += found
         for cell in plain.__closure__ or ():
             try:
                 self.cells.append((cell, cell.cell_contents))
@@ -99,6 +115,8 @@ class Reached:
         for group, options in self.options:
             if len(group) != len(options) or any(group[k] is not v for k, v in options.items()):
                 return "it changes an option of an optimizer"
+        if _random_states() != self.draws:
+            return "it draws random numbers of Python's or NumPy's"
         return None
 
     def has_hooks(self) -> bool:
@@ -116,8 +134,10 @@ def module_facts(module: Module) -> tuple[Any, ...]:
 
 
 def object_facts(owner: Any) -> tuple[Any, ...]:
-    """The numbers and flags among an object's attributes."""
-    return tuple(v for v in vars(owner).values() if type(v) in PLAIN)
+    """The numbers and flags among an object's attributes, and which tensors it has."""
+    values = vars(owner).values()
+    plain = [v for v in values if type(v) in PLAIN]
+    return (*plain, *(id(v) for v in values if isinstance(v, Tensor)))
 
 
 def facts_of(owner: Any) -> tuple[Any, ...]:

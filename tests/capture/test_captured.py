@@ -1,5 +1,7 @@
 """Captured functions do what the functions do: over many steps, whatever changes between them."""
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -277,6 +279,51 @@ def test_what_depends_on_data_runs_as_it_is(function, words):
         x = sign * torch.arange(1.0, 4)
         np.testing.assert_array_equal(np.asarray(run(x)), np.asarray(function(x)))
     assert words in run.report()
+
+
+def test_results_that_share_memory_go_on_to_share_it():
+    def function(x):
+        y = x * 2
+        return y, y[0], (y, y)
+
+    run = Captured(function)
+    for _ in range(3):
+        whole, part, (one, other) = run(torch.ones(2))
+        whole += 1
+        assert float(part) == 3
+        assert one is other is whole
+    assert "two of its results share memory" in run.report()
+    run = Captured(lambda x: [x + 1] * 2)
+    for _ in range(3):
+        one, other = run(torch.ones(2))
+        assert one is other
+    assert run.recordings[0].program is not None
+
+
+def test_default_arguments_and_attributes_of_arguments_are_watched():
+    def count(x, seen=[]):  # noqa: B006  a program may do so
+        seen.append(1)
+        return x * len(seen)
+
+    run = Captured(count)
+    assert [float(run(torch.ones(()))) for _ in range(4)] == [1, 2, 3, 4]
+
+    class Holder:
+        value = torch.zeros(())
+
+    def add(holder):
+        holder.value = holder.value + 1
+        return holder.value * 1
+
+    holder, run = Holder(), Captured(add)
+    assert [float(run(holder)) for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_random_numbers_of_python_and_numpy_are_drawn_each_time():
+    for draw in (random.random, np.random.rand):
+        run = Captured(lambda x, draw=draw: x * draw())
+        assert len({float(run(torch.ones(()))) for _ in range(4)}) == 4
+        assert "random numbers of Python" in run.report()
 
 
 class Trainer:
