@@ -160,4 +160,6 @@ def __dir__() -> builtins.list[str]:
 
 
 if _resting:
+    if _gc.get_stats()[2]["collections"] == 0:
+        _gc.freeze()  # a program that has just begun has no garbage: nothing here need be searched
     _gc.enable()

@@ -17,12 +17,13 @@ from ember.core.registry import NAMESPACES, install_method, loaders
 from ember.core.tensor import Tensor
 
 FAMILIES = (
-    "formats arithmetic rounding comparisons choices exponentials special activations pointwise "
-    "moves views splits strided shared_memory create ranges reduce norms moments rowwise joining "
-    "indexing matmul legacy subclasses operators gathering index_slices masks scans rearranged "
-    "diagonals stacks copies complex_numbers products predicates resizing sorting exchange"
+    "formats arithmetic rounding comparisons choices exponentials activations pointwise moves "
+    "views splits strided shared_memory create ranges reduce rowwise joining indexing matmul "
+    "legacy subclasses operators gathering index_slices complex_numbers"
 ).split()
 LATER = (
+    "special moments norms scans rearranged diagonals stacks copies products predicates resizing "
+    "sorting exchange masks "
     "sparse_tensors "
     "einsum statistics random_fill random sampling padding rearrangement linear losses "
     "classification distances normalization convolution pooling adaptive_pooling unpooling "
@@ -34,6 +35,17 @@ LATER = (
     "older_methods"
 ).split()
 METHODS_OF_LATER = (
+    "__dlpack__ __dlpack_device__ addbmm addbmm_ addmm addmm_ addmv addmv_ addr addr_ apply_ "
+    "argsort argwhere as_strided_scatter baddbmm baddbmm_ bincount cummax cummin cumprod "
+    "cumprod_ cumsum cumsum_ diag diag_embed diagflat diagonal_scatter diff digamma digamma_ "
+    "dist erf erf_ erfc erfc_ erfinv erfinv_ fill_diagonal_ flip fliplr flipud ger histc i0 i0_ "
+    "igamma igamma_ igammac igammac_ index_put index_put_ inner is_distributed is_nonzero "
+    "is_same_size kron kthvalue lgamma lgamma_ logcumsumexp logit logit_ map2_ map_ "
+    "masked_scatter masked_scatter_ masked_select mean median mode msort mvlgamma mvlgamma_ "
+    "nanmedian narrow_copy new_empty_strided nonzero norm outer polygamma polygamma_ put put_ "
+    "renorm renorm_ repeat repeat_interleave resize resize_ resize_as resize_as_ roll rot90 "
+    "select_scatter slice_scatter sort std take tile topk trace tril tril_ triu triu_ unique "
+    "unique_consecutive var vdot xlogy xlogy_ "
     "_coalesced_ _indices _nnz _values ccol_indices coalesce col_indices crow_indices dense_dim "
     "indices is_coalesced resize_as_sparse_ row_indices smm sparse_dim sparse_mask sparse_resize_ "
     "sparse_resize_and_clear_ sspaddmm to_dense to_sparse to_sparse_bsc to_sparse_bsr "
