@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import _local  # threading.local, without the import of threading
 from typing import Any, ClassVar
 
 from ember.errors import check
@@ -14,7 +14,7 @@ KNOWN = (
 )
 
 
-class _DefaultDevice(threading.local):
+class _DefaultDevice(_local):
     """What factories use when no device is given: a stack of `with device` blocks over a global
     choice."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import sys
-import threading
+from _thread import _local  # threading.local, without the import of threading
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +23,7 @@ FRESH = 5
 anomaly: list[Any] = [None]  # autograd/anomaly.py: told of each node before and after it runs
 
 
-class _Running(threading.local):
+class _Running(_local):
     task: _Task | None = None  # the innermost backward pass of this thread
 
 

@@ -7,7 +7,7 @@ path of a small op does not know; while it is 0 that path needs to look at nothi
 from __future__ import annotations
 
 import functools
-import threading
+from _thread import _local  # threading.local, without the import of threading
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +22,7 @@ MODES = [0]  # how many override modes are active, in all threads
 _on_change: list[Callable[[], None]] = []  # caches that depend on the default dtype
 
 
-class _Modes(threading.local):
+class _Modes(_local):
     grad = True
     inference = False
     autocast: dict[str, tuple[bool, DType]] = {}
