@@ -57,7 +57,6 @@ class StepRecord(Executor):
 
     def __init__(self, most: int) -> None:
         self.most = most  # calls, beyond which the earlier ones are let go
-        self.inner: Executor | None = None
         self.node: Any = None  # what the backward pass is at
         self.paused = False
         self._thread = threading.get_ident()
@@ -191,11 +190,10 @@ class StepRecord(Executor):
 
     def run(self, call: Any, runner: Any, operands: tuple[Any, ...]) -> Any:
         """Run a call, and note it."""
-        inner = self.inner
         if self._is_off():
-            return runner(*operands) if inner is None else inner.run(call, runner, operands)
+            return super().run(call, runner, operands)
         refs = tuple([self._ref(o) for o in operands])
-        made = runner(*operands) if inner is None else inner.run(call, runner, operands)
+        made = super().run(call, runner, operands)
         drawn = None
         if call.writes:
             outs = tuple([refs[p] for p in call.writes])
@@ -213,12 +211,11 @@ class StepRecord(Executor):
         """Memory that no call has made."""
         if not self._is_off():
             self.empty[self._new(storage)] = (storage.nbytes, storage.device)
-        if self.inner is not None:
-            self.inner.made(storage)
+        super().made(storage)
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """Fill, and note it."""
-        now(array, value) if self.inner is None else self.inner.fill(array, value, now)
+        super().fill(array, value, now)
         if not self._is_off():
             self._note("fill", None, now, (value,), (self._ref(array),), True)
 
@@ -226,7 +223,7 @@ class StepRecord(Executor):
         """Copy or cast, and note it."""
         off = self._is_off()
         refs = () if off else (self._ref(source), self._ref(target))
-        now(target, source) if self.inner is None else self.inner.copy(target, source, now)
+        super().copy(target, source, now)
         if not off:
             cast = target.spec.dtype is not source.spec.dtype
             name = f"the cast to {target.spec.dtype}" if cast else "copy"
@@ -238,23 +235,9 @@ class StepRecord(Executor):
         if not off:
             places = [_bytes_of(storage) for storage in (source, target)]
             refs = tuple([self._ref(place) for place in places])
-        now(source, target) if self.inner is None else self.inner.transfer(source, target, now)
+        super().transfer(source, target, now)
         if not off:
             self._note("transfer", None, None, refs[:1], refs[1:], True)
-
-    def read(self, array: Array) -> None:
-        """The program looks at elements."""
-        if self.inner is not None:
-            self.inner.read(array)
-
-    def used_up(self, nodes: list[Any]) -> None:
-        """A backward pass is over."""
-        if self.inner is not None:
-            self.inner.used_up(nodes)
-
-    def host_call(self, function: Callable[[], Any]) -> Any:
-        """The host's business."""
-        return function() if self.inner is None else self.inner.host_call(function)
 
 
 def user_line_from(frame: Any) -> tuple[str, int]:

@@ -46,43 +46,54 @@ def _meta(call: Call) -> Runner:
 
 
 class Executor:
-    """The default: do everything at once. A recorder or a deferred queue replaces what it wants to
-    know of."""
+    """The default: hand everything on to the executor that was there before, `inner`, or without
+    one do it at once. A recorder, a deferred queue or an observer replaces what it wants to know
+    of."""
 
+    inner: Executor | None = None
     tape: Any = None  # where numbers may be cells, which a replay asks for again (core/cells.py)
 
     def run(self, call: Call, runner: Runner, operands: tuple[Any, ...]) -> Any:
         """The array, or arrays, that the call makes of its operands."""
-        return runner(*operands)
+        inner = self.inner
+        return runner(*operands) if inner is None else inner.run(call, runner, operands)
 
     def made(self, storage: Storage) -> None:
         """A storage has been allocated outside of any call."""
+        if self.inner is not None:
+            self.inner.made(storage)
 
     def constant(self, storage: Storage) -> None:
         """A host storage has been made of Python's or NumPy's values."""
+        if self.inner is not None:
+            self.inner.constant(storage)
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """Set every element; `now(array, value)` does it."""
-        now(array, value)
+        now(array, value) if self.inner is None else self.inner.fill(array, value, now)
 
     def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
         """Copy within a device; `now(target, source)` does it."""
-        now(target, source)
+        now(target, source) if self.inner is None else self.inner.copy(target, source, now)
 
     def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
         """Copy a storage to another device; `now(source, target)` does it."""
-        now(source, target)
+        now(source, target) if self.inner is None else self.inner.transfer(source, target, now)
 
     def read(self, array: Array) -> None:
         """The program is about to look at the elements."""
+        if self.inner is not None:
+            self.inner.read(array)
 
     def used_up(self, nodes: list[Any]) -> None:
         """A backward pass is over, and these nodes cannot be used again."""
+        if self.inner is not None:
+            self.inner.used_up(nodes)
 
     def host_call(self, function: Callable[[], Any]) -> Any:
         """Run a function that is the host's business: it reads numbers that change from step to
         step."""
-        return function()
+        return function() if self.inner is None else self.inner.host_call(function)
 
 
 _slot: list[Executor | None] = executor_slot

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from ember.backends.sim.backend import explainers, rounded
@@ -58,7 +58,6 @@ class MemoryTracker(Executor):
     sees_meta = True
 
     def __init__(self) -> None:
-        self.inner: Executor | None = None
         self.live: dict[int, tuple[Any, Block]] = {}
         self.events: list[tuple[int, Block]] = []  # (+bytes or -bytes, block) in order
         self._node: Any = None
@@ -165,12 +164,11 @@ class MemoryTracker(Executor):
 
     def run(self, call: Any, runner: Any, operands: tuple[Any, ...]) -> Any:
         """Run a call, and note the memory that it made."""
-        inner = self.inner
         if self.phase == "forward":
             place = here()
             self._stamps.append(next(_sequence))
             self._places.append((place.file, place.line, place.module))
-        made = runner(*operands) if inner is None else inner.run(call, runner, operands)
+        made = super().run(call, runner, operands)
         if not call.writes:
             for out in made if isinstance(made, tuple) else (made,):
                 if isinstance(out, Array):
@@ -180,34 +178,8 @@ class MemoryTracker(Executor):
     def made(self, storage: Storage) -> None:
         """Memory that no call has made."""
         self._new(storage, "a tensor")
-        if self.inner is not None and storage.device.type != "meta":
-            self.inner.made(storage)
-
-    def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
-        """Fill."""
-        now(array, value) if self.inner is None else self.inner.fill(array, value, now)
-
-    def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
-        """Copy."""
-        now(target, source) if self.inner is None else self.inner.copy(target, source, now)
-
-    def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
-        """Move between devices."""
-        now(source, target) if self.inner is None else self.inner.transfer(source, target, now)
-
-    def read(self, array: Array) -> None:
-        """The program looks at elements."""
-        if self.inner is not None:
-            self.inner.read(array)
-
-    def used_up(self, nodes: list[Any]) -> None:
-        """A backward pass is over."""
-        if self.inner is not None:
-            self.inner.used_up(nodes)
-
-    def host_call(self, function: Callable[[], Any]) -> Any:
-        """The host's business."""
-        return function() if self.inner is None else self.inner.host_call(function)
+        if storage.device.type != "meta":
+            super().made(storage)
 
     # what was found
 

@@ -48,7 +48,6 @@ class Recorder(Executor):
     def __init__(self, *, shapes: bool = False, memory: bool = False, lines: bool = False):
         self.shapes, self.memory, self.lines = shapes, memory, lines
         self.entries: list[Entry] = []
-        self.inner: Executor | None = None
 
     def run(self, call: Call, runner: Any, operands: tuple[Any, ...]) -> Any:
         """Run the call, and note how long it took."""
@@ -58,8 +57,7 @@ class Recorder(Executor):
             queue = backend_of("cuda").queue(device.index or 0)
         before = queue.record() if queue is not None else 0.0
         entry = Entry(f"aten::{call.name}", perf_counter_ns())
-        inner = self.inner
-        made = runner(*operands) if inner is None else inner.run(call, runner, operands)
+        made = super().run(call, runner, operands)
         entry.end, entry.device = perf_counter_ns(), device
         if queue is not None:
             entry.device_ns = (queue.record() - before) * 1e9

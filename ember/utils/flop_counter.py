@@ -89,7 +89,7 @@ class _Counter(Executor):
         if count is not None:
             name, flops = count(call.in_specs, call.out_specs, self.mode.tracker.is_bw)
             self.mode.add(name, flops)
-        return runner(*operands) if self.inner is None else self.inner.run(call, runner, operands)
+        return super().run(call, runner, operands)
 
 
 class FlopCounterMode:

@@ -11,6 +11,7 @@ import ember as torch
 from ember import nn
 from ember.capture.compiled import Captured
 from ember.nn import functional as F
+from ember.utils.flop_counter import FlopCounterMode
 
 
 def perceptron():
@@ -324,6 +325,18 @@ def test_random_numbers_of_python_and_numpy_are_drawn_each_time():
         run = Captured(lambda x, draw=draw: x * draw())
         assert len({float(run(torch.ones(()))) for _ in range(4)}) == 4
         assert "random numbers of Python" in run.report()
+
+
+def test_observers_inside_hide_nothing_from_a_recording():
+    def function(x):
+        with FlopCounterMode(display=False):
+            y = torch.zeros(3)
+            y += x
+            return (y @ torch.ones(3, 2)).clone()
+
+    run = Captured(function)
+    assert [run(torch.full((3,), float(k))).tolist() for k in range(3)] == [[0, 0], [3, 3], [6, 6]]
+    assert run.recordings[0].program is not None, run.report()
 
 
 class Trainer:
