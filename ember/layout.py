@@ -102,11 +102,14 @@ class Layout(NamedTuple):
 
     def extent(self) -> tuple[int, int]:
         """First and last element + 1 of the storage that the layout touches."""
-        if self.numel == 0:
-            return self.offset, self.offset
-        return self.offset, self.offset + 1 + sum(
-            (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)
-        )
+        return self.offset, self.offset + extent(self.shape, self.strides)
+
+
+def extent(shape: Shape, strides: Shape) -> int:
+    """How many elements of a storage lie from the first to the last of an array."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
 def product(numbers: Iterable[int]) -> int:

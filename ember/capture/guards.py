@@ -63,7 +63,6 @@ class Reached:
                 elif isinstance(value, Tensor) and not any(value is leaf for leaf in leaves):
                     tensors[id(value)] = value
         self.modules = list(modules.values())
-        self.loose = list(tensors.values())
         for module in self.modules:
             held = [*module._parameters.values(), *module._buffers.values()]
             held += [v for v in module.__dict__.values() if isinstance(v, Tensor)]

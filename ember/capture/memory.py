@@ -9,8 +9,9 @@ import numpy as np
 
 from ember.capture.recorder import Instruction, Place, places_in
 from ember.core.array import storage_of
-from ember.kernel.array import Storage
+from ember.kernel.array import Spec, Storage
 from ember.kernel.call import MapCall
+from ember.layout import extent
 
 ALIGNMENT = 64
 
@@ -36,11 +37,9 @@ class Block(NamedTuple):
     storage: Storage
 
 
-def extent(spec: Any) -> int:
-    """How many elements a layout spans."""
-    if 0 in spec.shape:
-        return 0
-    return 1 + int(sum((n - 1) * s for n, s in zip(spec.shape, spec.strides, strict=True)))
+def bytes_to_end(spec: Spec, offset: int = 0) -> int:
+    """How many bytes a storage must have for an array at an offset."""
+    return (offset + extent(spec.shape, spec.strides)) * spec.dtype.itemsize
 
 
 def lives(instructions: list[Instruction], known: dict[int, Storage]) -> dict[int, Life]:
@@ -53,7 +52,7 @@ def lives(instructions: list[Instruction], known: dict[int, Storage]) -> dict[in
             life = found.setdefault(place.storage, Life(position))
             life.last = position
             if place.spec is not None:
-                size = (place.offset + extent(place.spec)) * place.spec.dtype.itemsize
+                size = bytes_to_end(place.spec, place.offset)
                 life.size, life.device = max(life.size, size), place.spec.device
         if instruction.kind == "transfer":
             nbytes, *devices = instruction.call
@@ -70,11 +69,12 @@ def lives(instructions: list[Instruction], known: dict[int, Storage]) -> dict[in
 
 
 def _replaced(instruction: Instruction, out: Place) -> set[int]:
-    """The storages of operands whose elements a result may be written over, one by one."""
+    """The storages of operands whose elements a result may be written over, one by one; not those
+    that the call writes itself."""
     if not isinstance(instruction.call, MapCall):
         return set()
     places = places_in(instruction.operands)
-    numbers = [p.storage for p in places]
+    numbers = [p.storage for p in (*places, *instruction.outs)]
     return {
         p.storage
         for p in places

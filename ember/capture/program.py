@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ember.backends.base import kernels_of
 from ember.backends.cpu.binding import bind
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.kernels import CpuKernels
 from ember.capture.fusion import Fusion
-from ember.capture.memory import extent, plan
+from ember.capture.memory import bytes_to_end, plan
 from ember.capture.passes import steady, without_the_unread
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.core.array import storage_of
@@ -114,7 +112,7 @@ class Program:
         """Compute what stays the same, in memory of its own."""
         for instruction in once:
             for place in instruction.outs:
-                size = (place.offset + extent(place.spec)) * place.spec.dtype.itemsize
+                size = bytes_to_end(place.spec, place.offset)
                 self.storages[place.storage] = storage_of(max(size, 1), place.spec.device)
         token = enter()
         try:
@@ -183,9 +181,4 @@ def _host_step(function: Step, before: Step | None) -> Step:
 
 def input_storage(array: Array) -> Storage:
     """A new storage that holds just the elements that an argument spans."""
-    return storage_of(max(extent(array.spec) * array.spec.dtype.itemsize, 1), array.spec.device)
-
-
-def bytes_of(storage: Storage) -> Any:
-    """The memory of a host storage as bytes."""
-    return storage.bytes() if isinstance(storage.buffer, np.ndarray) else None
+    return storage_of(max(bytes_to_end(array.spec), 1), array.spec.device)

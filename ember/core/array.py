@@ -21,7 +21,7 @@ from ember.dtypes import dtype as DType
 from ember.dtypes import from_numpy_dtype
 from ember.errors import check
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec, spec_of, wrap
-from ember.layout import Shape, contiguous_strides
+from ember.layout import Shape, contiguous_strides, extent
 from ember.source_lines import user_line
 
 __all__ = ["Array", "Spec", "Storage", "contiguous_spec", "spec_of", "wrap"]
@@ -108,8 +108,8 @@ def from_host(nd: np.ndarray[Any, Any], dtype: DType | None = None) -> Array:
         "to reallocate the memory.",
     )
     strides = tuple(s // itemsize for s in nd.strides)
-    extent = 1 + sum((n - 1) * s for n, s in zip(nd.shape, strides, strict=True)) if nd.size else 0
-    flat = np.lib.stride_tricks.as_strided(nd, (extent,), (itemsize,), writeable=nd.flags.writeable)
+    length = extent(nd.shape, strides)
+    flat = np.lib.stride_tricks.as_strided(nd, (length,), (itemsize,), writeable=nd.flags.writeable)
     return constant(Array(Storage(flat, CPU), spec_of(nd.shape, strides, dtype, CPU), 0, nd))
 
 

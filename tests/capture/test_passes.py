@@ -148,6 +148,20 @@ def test_a_value_that_later_stages_alone_need_is_computed_there():
     np.testing.assert_allclose(out, exact, rtol=1e-3, atol=1e-4)
 
 
+def test_results_of_one_kernel_lie_apart():
+    """A call that adds to an operand and gives another result may not put it in the same place."""
+
+    def function(x):
+        y = x * 1
+        half = (y @ y) * 0.1
+        twice = half + half
+        y.add_(twice)
+        twice[:7].copy_(half[9:])
+        return twice, half + y
+
+    assert len(names(function, values(16, 16))) == 4
+
+
 BINARY = [
     lambda a, b: a + b,
     lambda a, b: a * b - 0.5,

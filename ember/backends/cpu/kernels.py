@@ -75,11 +75,8 @@ def _prepare_map(call: MapCall) -> Runner:
     out = call.out_specs[0]
     half = call.compute in HALF
     loop = loop_of(call) if half else None
-    if loop is None and ufunc is not None and not call.writes:
-        direct = _is_direct(call, casts, compute, ufunc)
-    else:
-        direct = False
-    if direct:
+    single = loop is None and ufunc is not None and not call.writes
+    if single and _is_direct(call, casts, compute, ufunc):
         return _unary(ufunc, out) if len(casts) == 1 else _binary(ufunc, out)
     function = (
         ufunc
@@ -87,7 +84,7 @@ def _prepare_map(call: MapCall) -> Runner:
         else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
     )
     runner = _writing(function, casts, call) if call.writes else _general(function, casts, call)
-    if loop is None and not half:
+    if not half:
         loop = loop_of(call)
     return runner if loop is None else _compiled(runner, loop, call)
 

@@ -6,13 +6,12 @@ costs less than 0.1 microseconds.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import hashlib
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
+
+from ember.backends import kept
 
 METH_FASTCALL = 0x0080
 
@@ -28,15 +27,6 @@ class _MethodDefinition(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
-
-
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: EMBER_CACHE, or `ember` in the user's cache folder."""
-    named = os.environ.get("EMBER_CACHE")
-    if named:
-        return Path(named) / "kernels"
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "ember" / "kernels"
 
 
 def _host_facts() -> dict[str, Any]:
@@ -90,31 +80,8 @@ def _address(text: str) -> int:
     module = llvm.parse_assembly(text + options)
     engine = llvm.create_mcjit_compiler(module, machine)
     described = f"{host['version']} {host['cpu']} {host['features']} {width}\n{text}"
-    key = hashlib.sha256(described.encode()).hexdigest()
-    engine.set_object_cache(lambda _, code: _keep(key, code), lambda _: _kept(key))
+    path = kept.path_of("kernels", described, ".o")
+    engine.set_object_cache(lambda _, code: kept.write(path, code), lambda _: kept.read(path))
     engine.finalize_object()
     _alive.append(engine)
     return int(engine.get_function_address("builtin"))
-
-
-def _kept(key: str) -> bytes | None:
-    """The object code of a key, if it is there and whole."""
-    try:
-        data = (cache_folder() / f"{key}.o").read_bytes()
-    except OSError:
-        return None
-    digest, code = data[:32], data[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _keep(key: str, code: bytes) -> None:
-    """Write object code for the next process; a full or read-only disk costs only that."""
-    folder = cache_folder()
-    temporary = folder / f"{key}.{os.getpid()}.tmp"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(hashlib.sha256(code).digest() + code)
-        temporary.replace(folder / f"{key}.o")
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -12,17 +12,16 @@ from ember.backends import base
 from ember.backends.cuda import tiles
 from ember.backends.cuda.driver import Driver
 from ember.backends.cuda.memory import CudaMemory
-from ember.backends.cuda.prelude import C_TYPES
+from ember.backends.cuda.prelude import C_TYPES, RAW
 from ember.backends.cuda.source import MAP, Input, Program
 from ember.device import CPU
 from ember.kernel.array import Array, Spec, Storage, spec_of
 from ember.kernel.dims import Dim, collapsed, spread
-from ember.layout import contiguous_strides
+from ember.layout import contiguous_strides, extent
 from ember.scalar.expr import var
 
 Runner = Callable[..., Any]
 LARGEST = 1 << 31  # indices from here on take 64 bits
-RAW = {16: "raw16", 8: "uint64", 4: "uint32", 2: "uint16", 1: "uint8"}
 
 
 def address(array: Array) -> int:
@@ -33,11 +32,7 @@ def address(array: Array) -> int:
 
 def is_large(specs: list[Spec], count: int) -> bool:
     """Whether an index into one of the arrays may need 64 bits."""
-
-    def extent(spec: Spec) -> int:
-        return sum((n - 1) * s for n, s in zip(spec.shape, spec.strides, strict=True)) + 1
-
-    return max([count, *(extent(s) for s in specs)]) >= LARGEST
+    return max([count, *(extent(s.shape, s.strides) for s in specs)]) >= LARGEST
 
 
 class Part:

@@ -7,13 +7,14 @@ refused allocation a `Full`.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from ember.backends import kept
 from ember.backends.cuda.staging import LEAST, Staging
+from ember.backends.gpus import refuse_after_fork
 from ember.errors import AcceleratorError
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -277,10 +278,7 @@ class Driver:
 
 
 def _refuse(name: str, *arguments: Any) -> Any:
-    raise RuntimeError(
-        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
-        "must use the 'spawn' start method"
-    )
+    refuse_after_fork()
 
 
 class Event:
@@ -358,12 +356,11 @@ def compiled(source: str, architecture: str) -> bytes:
 
     _, major, minor = nvrtc.nvrtcVersion()
     described = f"{architecture} {major}.{minor}\n{source}"
-    key = hashlib.sha256(described.encode()).hexdigest()
-    path = os.path.join(cache_folder(), f"{key}.cubin")
-    found = _kept(path)
+    path = kept.path_of("cuda", described, ".cubin")
+    found = kept.read(path)
     if found is None:
         found = _nvrtc(nvrtc, source, architecture)
-        _keep(path, found)
+        kept.write(path, found)
     return found
 
 
@@ -381,33 +378,3 @@ def _nvrtc(nvrtc: Any, source: str, architecture: str) -> bytes:
     nvrtc.nvrtcGetCUBIN(program, code)
     nvrtc.nvrtcDestroyProgram(program)
     return code
-
-
-def cache_folder() -> str:
-    """Where compiled kernels are kept: EMBER_CACHE, or `ember` in the user's cache folder."""
-    base = os.environ.get("EMBER_CACHE")
-    if not base:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        base = os.path.join(home, "ember")
-    return os.path.join(base, "cuda")
-
-
-def _kept(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
-        return None
-    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
-
-
-def _keep(path: str, code: bytes) -> None:
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(temporary, path)
-    except OSError:
-        if os.path.exists(temporary):
-            os.unlink(temporary)

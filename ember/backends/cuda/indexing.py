@@ -11,14 +11,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ember.backends.cuda.prelude import C_TYPES, PRELUDE
+from ember.backends.cuda.prelude import C_TYPES, PRELUDE, RAW
 from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import LibraryCall
 from ember.layout import contiguous_strides
 
 Runner = Callable[..., Any]
 THREADS = 256
-RAW = {16: "raw16", 8: "uint64", 4: "uint32", 2: "uint16", 1: "uint8"}
 ADDABLE = {"float32": "float", "float64": "double", "int32": "int", "int64": "u64"}
 HALVES = ("float16", "bfloat16")
 
@@ -86,19 +85,9 @@ def around(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
 
 
-def index_select(kernels: Any, call: LibraryCall) -> Runner | None:
-    """Slices along a dim."""
-    spec, dim, index = call.in_specs[0], call.in_specs[1], call.in_specs[2]
-    if index.dtype.name != "int64":
-        return None
-    out, raw = call.out_specs[0], C_TYPES[RAW[spec.dtype.itemsize]]
-    _, size, inner = around(spec.shape, dim)
-    picked = max(index.numel, 1) if index.ndim == 0 else index.numel
-    body = f"""    const i64 c = i % {inner}, j = i / {inner} % {picked};
-    const i64 o = i / ({inner}LL * {picked});
-    out[i] = x[(o * {size} + within(index[j], {size}, false, bad)) * {inner} + c];
-"""
-    text = source("E* out, const E* x, const i64* index, int* bad, i64 count", body, raw)
+def _picking(kernels: Any, out: Spec, body: str, element: str) -> Runner:
+    """The runner of an op that picks elements of x by an index: `body` is the kernel's."""
+    text = source("E* out, const E* x, const i64* index, int* bad, i64 count", body, element)
     launch = Launcher(kernels, text, "ppppq")
 
     def run(x: Array, dim: int, index: Array) -> Array:
@@ -115,6 +104,21 @@ def index_select(kernels: Any, call: LibraryCall) -> Runner | None:
         return made
 
     return run
+
+
+def index_select(kernels: Any, call: LibraryCall) -> Runner | None:
+    """Slices along a dim."""
+    spec, dim, index = call.in_specs[0], call.in_specs[1], call.in_specs[2]
+    if index.dtype.name != "int64":
+        return None
+    out, raw = call.out_specs[0], C_TYPES[RAW[spec.dtype.itemsize]]
+    _, size, inner = around(spec.shape, dim)
+    picked = max(index.numel, 1) if index.ndim == 0 else index.numel
+    body = f"""    const i64 c = i % {inner}, j = i / {inner} % {picked};
+    const i64 o = i / ({inner}LL * {picked});
+    out[i] = x[(o * {size} + within(index[j], {size}, false, bad)) * {inner} + c];
+"""
+    return _picking(kernels, out, body, raw)
 
 
 def adding_type(kernels: Any, dtype: Any) -> tuple[str, Any] | None:
@@ -197,23 +201,7 @@ def gather(kernels: Any, call: LibraryCall) -> Runner | None:
     if index.dtype.name != "int64":
         return None
     body = _walk(index, spec, dim % max(spec.ndim, 1)) + "    out[i] = x[at];\n"
-    text = source("E* out, const E* x, const i64* index, int* bad, i64 count", body, raw)
-    launch = Launcher(kernels, text, "ppppq")
-
-    def run(x: Array, dim: int, index: Array) -> Array:
-        made: Array = kernels.empty(out)
-        if out.numel:
-            x, index = dense(kernels, x), dense(kernels, index)
-            launch(
-                out.numel,
-                kernels.address(made),
-                kernels.address(x),
-                kernels.address(index),
-                kernels.flag(),
-            )
-        return made
-
-    return run
+    return _picking(kernels, out, body, raw)
 
 
 def scatter(kernels: Any, call: LibraryCall) -> Runner | None:

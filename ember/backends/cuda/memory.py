@@ -13,12 +13,12 @@ import numpy as np
 
 from ember.backends.base import Memory
 from ember.backends.cuda.driver import Driver, Full
+from ember.backends.gpus import full, readable
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError
 
 BLOCK = 512
 SMALL, SEGMENT = 1 << 20, 2 << 20  # blocks up to a MiB are cut from segments of two
-LARGE_SEGMENT = 20 << 20  # blocks up to half of it are cut from such segments
 
 
 @lru_cache(4096)
@@ -123,14 +123,11 @@ class CudaMemory(Memory):
     def _full(self, nbytes: int) -> OutOfMemoryError:
         self.out_of_memories += 1
         free = self.driver.room(self.index)
-        return OutOfMemoryError(
-            f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {self.index} has a "
-            f"total capacity of {readable(self.capacity)} of which {readable(free)} is free. Of "
-            f"the allocated memory {readable(self.allocated)} is in use by tensors, and "
-            f"{readable(self.reserved - self.allocated)} is kept for later ones. Free some (del, "
-            "smaller batches, checkpointing, half precision), or place part of the model on "
-            f"another device; torch.cuda.memory_summary({self.index}) shows what is in use."
+        used = (
+            f"{readable(self.allocated)} is in use by tensors, and "
+            f"{readable(self.reserved - self.allocated)} is kept for later ones"
         )
+        return OutOfMemoryError(full(self.index, nbytes, self.capacity, free, used))
 
     def put_back(self, address: int, size: int, nbytes: int) -> None:
         """Keep a block for the next allocation of its size; one of a graph stays the graph's."""
@@ -197,11 +194,3 @@ class CudaMemory(Memory):
     def reset_peaks(self) -> None:
         """Let the peaks start from now."""
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
-
-
-def readable(nbytes: int) -> str:
-    """Bytes as PyTorch's messages write them: 2.00 GiB."""
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.2f} {unit}"
-    return f"{nbytes} bytes"

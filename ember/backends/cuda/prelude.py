@@ -19,6 +19,7 @@ C_TYPES = {
     "float64": "double",
     "raw16": "ulonglong2",  # 16 bytes that are only copied
 }
+RAW = {16: "raw16", 8: "uint64", 4: "uint32", 2: "uint16", 1: "uint8"}  # by size: only copied
 
 PRELUDE = r"""
 typedef unsigned int u32;

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends.cuda.indexing import (
-    RAW,
     Launcher,
     Runner,
     adding_type,
@@ -17,7 +16,7 @@ from ember.backends.cuda.indexing import (
     source,
     spread_to,
 )
-from ember.backends.cuda.prelude import C_TYPES
+from ember.backends.cuda.prelude import C_TYPES, RAW
 from ember.kernel.array import Array
 from ember.kernel.call import LibraryCall
 

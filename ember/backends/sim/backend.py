@@ -13,6 +13,7 @@ import numpy as np
 
 from ember.backends.base import Backend, Kernels, Memory, Queue, _backends, register
 from ember.backends.cpu.kernels import CpuKernels
+from ember.backends.gpus import full, readable, refuse_after_fork
 from ember.backends.sim.specification import GpuModel, parse
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError, check
@@ -66,15 +67,10 @@ class SimMemory(Memory):
         self.peak_reserved = max(self.peak_reserved, self.reserved)
 
     def _full(self, nbytes: int) -> str:
-        index = self.device.index
         free = self.capacity - self.allocated
-        return (
-            f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {index} has a total "
-            f"capacity of {readable(self.capacity)} of which {readable(free)} is free. Of the "
-            f"allocated memory {readable(self.allocated)} is in use by tensors. Free some (del, "
-            "smaller batches, checkpointing, half precision), or place part of the model on "
-            f"another device; torch.cuda.memory_summary({index}) shows what is in use."
-            + "".join(explain(self.device, nbytes) for explain in explainers)
+        used = f"{readable(self.allocated)} is in use by tensors"
+        return full(self.device.index or 0, nbytes, self.capacity, free, used) + "".join(
+            explain(self.device, nbytes) for explain in explainers
         )
 
     def give_back(self, nbytes: int) -> None:
@@ -117,14 +113,6 @@ class SimMemory(Memory):
     def reset_peaks(self) -> None:
         """Let the peaks start from now."""
         self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
-
-
-def readable(nbytes: int) -> str:
-    """Bytes as PyTorch's messages write them: 2.00 GiB."""
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.2f} {unit}"
-    return f"{nbytes} bytes"
 
 
 class SimQueue(Queue):
@@ -259,10 +247,7 @@ class SimBackend(Backend):
 
 
 def _refuse_after_fork(self: SimMemory, nbytes: int) -> None:
-    raise RuntimeError(
-        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
-        "must use the 'spawn' start method"
-    )
+    refuse_after_fork()
 
 
 def _forget_in_child() -> None:

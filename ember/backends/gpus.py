@@ -1,0 +1,30 @@
+"""What real and simulated GPUs say alike."""
+
+from __future__ import annotations
+
+
+def readable(nbytes: int) -> str:
+    """Bytes as PyTorch's messages write them: 2.00 GiB."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.2f} {unit}"
+    return f"{nbytes} bytes"
+
+
+def full(index: int, nbytes: int, capacity: int, free: int, used: str) -> str:
+    """The message of an allocation that does not fit; `used` tells what takes the memory."""
+    return (
+        f"CUDA out of memory. Tried to allocate {readable(nbytes)}. GPU {index} has a total "
+        f"capacity of {readable(capacity)} of which {readable(free)} is free. Of the allocated "
+        f"memory {used}. Free some (del, smaller batches, checkpointing, half precision), or place "
+        f"part of the model on another device; torch.cuda.memory_summary({index}) shows what is in "
+        "use."
+    )
+
+
+def refuse_after_fork() -> None:
+    """The error of a process that was forked from one that has used GPUs."""
+    raise RuntimeError(
+        "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you "
+        "must use the 'spawn' start method"
+    )
