@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from ember.backends.base import Backend, Queue, register
@@ -10,6 +11,7 @@ from ember.backends.cuda.driver import Driver, load_bindings
 from ember.backends.cuda.kernels import CudaKernels
 from ember.backends.cuda.memory import CudaMemory
 from ember.backends.sim.specification import GpuModel
+from ember.errors import AcceleratorError
 
 
 class CudaQueue(Queue):
@@ -61,14 +63,27 @@ class CudaBackend(Backend):
     def __init__(self, driver: Driver):
         self.driver = driver
         self.current_index = 0
-        self.memories = [CudaMemory(driver, i) for i in range(driver.count())]
-        self.queues = [CudaQueue(driver, i) for i in range(driver.count())]
-        self.all_kernels = [CudaKernels(driver, m) for m in self.memories]
-        self.physical = list(range(driver.count()))
+
+    # made at the first use of a GPU: to count them is none, and leaves a fork possible
+
+    @cached_property
+    def parts(self) -> list[tuple[CudaMemory, CudaQueue, CudaKernels]]:
+        """What each GPU has."""
+        found = []
+        for index in range(self.driver.count()):
+            memory = CudaMemory(self.driver, index)
+            kernels = CudaKernels(self.driver, memory)
+            found.append((memory, CudaQueue(self.driver, index), kernels))
+        return found
+
+    @property
+    def physical(self) -> list[int]:
+        """The numbers of the GPUs."""
+        return list(range(self.driver.count()))
 
     def device_count(self) -> int:
         """How many GPUs there are."""
-        return len(self.memories)
+        return self.driver.count()
 
     def current(self) -> int:
         """The current device."""
@@ -81,15 +96,15 @@ class CudaBackend(Backend):
 
     def memory(self, index: int) -> CudaMemory:
         """The memory of a device."""
-        return self.memories[index]
+        return self.parts[index][0]
 
     def kernels(self, index: int) -> CudaKernels:
         """The kernels of a device."""
-        return self.all_kernels[index]
+        return self.parts[index][2]
 
     def queue(self, index: int) -> CudaQueue:
         """The queue of a device."""
-        return self.queues[index]
+        return self.parts[index][1]
 
     def random_source(self, seed: int) -> CudaPhilox:
         """The stream of random numbers of a generator."""
@@ -120,7 +135,10 @@ def provide() -> bool:
     if bindings is None:
         return False
     driver = Driver(bindings)
-    if not driver.count():
+    try:
+        if not driver.count():
+            return False
+    except AcceleratorError:  # there is a driver's library, and no GPU that it can start
         return False
     register("cuda", lambda: CudaBackend(driver))
     return True

@@ -14,6 +14,7 @@ from typing import Any
 
 from ember.backends import kept
 from ember.backends.cuda.staging import LEAST, Staging
+from ember.backends.cuda.visible import visible_count
 from ember.backends.gpus import refuse_after_fork
 from ember.errors import AcceleratorError
 
@@ -33,16 +34,15 @@ class Full(Exception):
 
 
 def load_bindings() -> Any:
-    """cuda.bindings' driver module, or None where it or the driver is missing."""
+    """cuda.bindings' driver module, or None where it or the driver is missing. CUDA is not
+    started."""
     try:
         from cuda.bindings import driver
-    except ImportError:
+
+        ctypes.CDLL("libcuda.so.1")
+    except (ImportError, OSError):
         return None
-    try:
-        (status,) = driver.cuInit(0)
-    except RuntimeError:  # the package is there, the driver's library is not
-        return None
-    return driver if int(status) == 0 else None
+    return driver
 
 
 class _Thread(threading.local):
@@ -56,9 +56,7 @@ class Driver:
 
     def __init__(self, bindings: Any):
         self.cuda = bindings
-        self.devices = [
-            self._ask("cuDeviceGet", i) for i in range(int(self._ask("cuDeviceGetCount")))
-        ]
+        self._devices: list[Any] | None = None
         self._contexts: dict[int, Any] = {}
         self._streams: dict[int, Any] = {}
         self._thread = _Thread()
@@ -69,8 +67,20 @@ class Driver:
         os.register_at_fork(after_in_child=self._lost)
 
     def _lost(self) -> None:
-        self._contexts.clear()
-        self._ask = _refuse  # type: ignore[method-assign]
+        if self._devices is not None:
+            self._contexts.clear()
+            self._ask = _refuse  # type: ignore[method-assign]
+            self._thread = _Thread()  # so that its next call asks for a context
+
+    @property
+    def devices(self) -> list[Any]:
+        """The driver's handles of the GPUs. The first look starts CUDA, which a child process
+        forked after it cannot use."""
+        if self._devices is None:
+            self._ask("cuInit", 0)
+            count = int(self._ask("cuDeviceGetCount"))
+            self._devices = [self._ask("cuDeviceGet", i) for i in range(count)]
+        return self._devices
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         """The result of a driver call; AcceleratorError if it fails."""
@@ -93,8 +103,9 @@ class Driver:
     # what there is
 
     def count(self) -> int:
-        """How many GPUs there are."""
-        return len(self.devices)
+        """How many GPUs there are, without starting CUDA where that can be told."""
+        found = visible_count() if self._devices is None else None
+        return len(self.devices) if found is None else found
 
     def attribute(self, index: int, name: str) -> int:
         """An attribute of a GPU, by the end of CUDA's name for it."""
