@@ -83,6 +83,8 @@ class Kernels(ABC):
     """What a device computes: `prepare` for every formula, and the library kernels by name."""
 
     widens_half = False  # whether products of half precision are computed in float32 anyway
+    takes_slots = False  # whether `bind` takes numbers that change between runs
+    joins_formulas = False  # whether one kernel may be made of several formulas
 
     @abstractmethod
     def prepare(self, call: Call) -> Callable[..., Any]:
@@ -107,6 +109,10 @@ class Kernels(ABC):
                 self.copy(out, array)
 
         return step
+
+    def joins(self, call: Call) -> bool:
+        """Whether a call made of several formulas is one kernel here."""
+        return False
 
     def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any] | None:
         """Bound steps that follow one another as one function, where that is quicker."""

@@ -14,14 +14,18 @@ import numpy as np
 
 from ember.backends.base import kernels_of
 from ember.backends.cpu.compiled import plan
+from ember.backends.cpu.kernels import arithmetic_type
 from ember.capture.recorder import Instruction, Place, places_in
+from ember.capture.reshaping import alike, same_shape
 from ember.core.array import storage_of
-from ember.dtypes import bool_, float32, float64
+from ember.dtypes import bfloat16, bool_, float16, float32, float64
+from ember.dtypes import dtype as DType
 from ember.kernel.array import Spec
 from ember.kernel.call import MapCall
 from ember.scalar.approximations import FUNCTIONS
 from ember.scalar.expr import Expr, substitute, topological, var
 
+REALS = (float16, bfloat16, float32, float64)
 MOST_NODES = 200  # operations of one kernel
 MOST_ARRAYS = 20
 FARTHEST = 200  # instructions that a call may pass
@@ -31,11 +35,12 @@ class Fusion:
     """Goes through the instructions once; `fixed` are the storages that outlive the recording."""
 
     def __init__(self, instructions: list[Instruction], fixed: set[int]):
-        self.given, self.fixed = instructions, fixed
+        self.fixed = fixed
         self.done: list[Instruction] = []
         self.users: dict[int, int] = defaultdict(int)  # how many instructions read a storage
-        self.hosts: dict[Any, bool] = {}
-        for instruction in instructions:
+        self.places: dict[Any, str] = {}
+        self.given = [self._as_call(instruction) for instruction in instructions]
+        for instruction in self.given:
             for number in _reads(instruction):
                 self.users[number] += 1
 
@@ -50,31 +55,57 @@ class Fusion:
             self.done.append(instruction)
         return self.done
 
+    def _place(self, device: Any) -> str:
+        """Who joins the calls of a device: the "host", the "device" itself, or "" for nobody."""
+        found = self.places.get(device)
+        if found is None:
+            on_host = isinstance(storage_of(1, device).buffer, np.ndarray)
+            joins = "device" if kernels_of(device).joins_formulas else ""
+            found = self.places[device] = "host" if on_host else joins
+        return found
+
+    def _as_call(self, instruction: Instruction) -> Instruction:
+        """A copy that changes the dtype of reals as a formula, where that can join others."""
+        if instruction.kind != "copy":
+            return instruction
+        (source,), (target,) = instruction.operands, instruction.outs
+        a, b = source.spec, target.spec
+        if a.dtype is b.dtype or a.dtype not in REALS or b.dtype not in REALS:
+            return instruction
+        if a.shape != b.shape or a.strides != b.strides or not b.numel:
+            return instruction
+        if self._place(b.device) != "device":
+            return instruction
+        compute = float64 if float64 in (a.dtype, b.dtype) else float32
+        call = MapCall("copy", (a,), (b,), roots=(var("x"),), names=("x",), compute=compute)
+        runner = kernels_of(b.device).prepare(call)
+        return Instruction("call", call, (source,), (target,), runner)
+
     def _is_formula(self, instruction: Instruction) -> bool:
         call = instruction.call
         if instruction.kind != "call" or not isinstance(call, MapCall):
             return False
-        if call.compute not in (float32, float64):
-            return False
         outs = instruction.outs
-        shape, device = outs[0].spec.shape, outs[0].spec.device
-        if any(o.spec.shape != shape or o.spec.dtype not in (call.compute, bool_) for o in outs):
+        shape, place = outs[0].spec.shape, self._place(outs[0].spec.device)
+        kinds: tuple[DType, ...] = (call.compute, bool_)
+        if place == "device":
+            kinds = (*REALS, bool_)
+        compute = arithmetic_type(call.compute) if place == "device" else call.compute
+        if not place or compute not in (float32, float64):
             return False
-        if len({o.storage for o in outs}) != len(outs) or not outs[0].spec.numel:
+        if any(o.spec.shape != shape or o.spec.dtype not in kinds for o in outs):
             return False
-        if device not in self.hosts:
-            self.hosts[device] = isinstance(storage_of(1, device).buffer, np.ndarray)
-        return self.hosts[device]
+        return len({o.storage for o in outs}) == len(outs) and bool(outs[0].spec.numel)
 
     def _joined(self, later: Instruction) -> Instruction | None:
         """A call joined with one that made an operand of it, taken out of those that are done."""
-        wanted = {p for p in later.operands if isinstance(p, Place)}
+        wanted = {alike(p) for p in later.operands if isinstance(p, Place)}
         reads, writes = _reads(later), _writes(later)
         up = True  # whether the call could come up so far
         lower = max(0, len(self.done) - FARTHEST)
         for index in range(len(self.done) - 1, lower - 1, -1):
             earlier = self.done[index]
-            if self._is_formula(earlier) and any(o in wanted for o in earlier.outs):
+            if self._is_formula(earlier) and any(alike(o) in wanted for o in earlier.outs):
                 down = self._can_come_down(earlier, index)
                 if up or down:
                     joined = self._join(earlier, later)
@@ -108,13 +139,22 @@ class Fusion:
 
     def _join(self, earlier: Instruction, later: Instruction) -> Instruction | None:
         a, b = earlier.call, later.call
-        if a.compute is not b.compute or (a.axes and b.axes and a.axes != b.axes):
+        on_host = self._place(earlier.outs[0].spec.device) == "host"
+        if arithmetic_type(a.compute) is not arithmetic_type(b.compute):
             return None
-        if bool(a.axes) is not bool(b.axes) and _has_functions(b if a.axes else a):
+        if on_host and bool(a.axes) is not bool(b.axes) and _has_functions(b if a.axes else a):
             return None  # vectors that are unrolled gain more than a pass over the cache costs
-        if earlier.outs[0].spec.shape != later.outs[0].spec.shape:
+        if earlier.outs[0].spec.device is not later.outs[0].spec.device:
             return None
-        if not _keeps_apart(earlier, later):
+        if earlier.outs[0].spec.shape != later.outs[0].spec.shape:
+            pair = None if on_host else same_shape(earlier, later)
+            if pair is None:
+                return None
+            earlier, later = pair
+            a, b = earlier.call, later.call
+        if a.axes and b.axes and a.axes != b.axes:
+            return None
+        if not _keeps_apart(earlier, later) or not any(o in later.operands for o in earlier.outs):
             return None
         names = Names()
         first = names.renamed(earlier, {})
@@ -190,13 +230,15 @@ class Names:
             tuple(o.spec for o in roots),
             roots=tuple(roots.values()),
             names=tuple(f"v{i}" for i in chosen),
-            compute=later.call.compute,
+            compute=arithmetic_type(later.call.compute),
             keeps=frozenset(self.kept & used),
             axes=earlier.call.axes or later.call.axes,
         )
-        if not any(isinstance(s, Spec) for s in call.in_specs) or plan(call, often=True) is None:
+        if not any(isinstance(s, Spec) for s in call.in_specs):
             return None
         kernels = kernels_of(call.out_specs[0].device)
+        if not (kernels.joins(call) if kernels.joins_formulas else plan(call, often=True)):
+            return None
         operands = tuple(self.operands[i] for i in chosen)
         return Instruction("call", call, operands, tuple(roots), kernels.prepare(call))
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ember.backends.base import kernels_of
 from ember.capture.recorder import Instruction, Place, places_in
 from ember.core.array import storage_of
 from ember.kernel.array import Spec, Storage
@@ -85,7 +86,10 @@ def _replaced(instruction: Instruction, out: Place) -> set[int]:
 def _inherits(life: Life, block: Block) -> bool:
     """Whether a result may be written over an operand: on devices whose kernels are known to read
     an element before they write it."""
-    return block.owner in life.heir_of and isinstance(block.storage.buffer, np.ndarray)
+    if block.owner not in life.heir_of:
+        return False
+    on_host = isinstance(block.storage.buffer, np.ndarray)
+    return on_host or kernels_of(block.device).joins_formulas
 
 
 def plan(instructions: list[Instruction], known: dict[int, Storage]) -> int:

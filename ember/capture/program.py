@@ -141,12 +141,14 @@ class Program:
             return lambda: now(source, target)
         arrays = tuple(self.array(o) for o in outs)
         if kind == "fill":
-            return called_with(now, (arrays[0], self._operand(call)))
+            step = called_with(now, (arrays[0], self._operand(call)))
+            step.on_device = not isinstance(call, Cell)  # type: ignore[attr-defined]
+            return step
         given = tuple(self._operand(o) for o in operands)
         if kind == "copy":
             return lambda: now(arrays[0], given[0])
         kernels = kernels_of(arrays[0].spec.device)
-        if has_slots(given):
+        if has_slots(given) and not kernels.takes_slots:
             return _with_numbers(kernels, call, given, arrays, now)
         return kernels.bind(call, given, arrays, now)
 
@@ -154,7 +156,7 @@ class Program:
 def _with_numbers(
     kernels: Any, call: Any, given: tuple[Any, ...], outs: tuple[Array, ...], runner: Any
 ) -> Step:
-    """A call some of whose numbers change, on a device whose memory the host sees."""
+    """A call some of whose numbers change, on a device whose kernels take them as arguments."""
     shorter = bind(call, given, outs) if isinstance(kernels, CpuKernels) else None
     if shorter is not None:
         return shorter

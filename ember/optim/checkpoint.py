@@ -99,8 +99,10 @@ def _fitted(state: Any, param: Tensor, options: dict[str, Any]) -> Any:
 
     def fit(key: str | None, value: Tensor) -> Tensor:
         if key == "step":
-            counts = options.get("capturable") or options.get("fused")
-            return value.to(dtype=dtypes.float32, device=param.device) if counts else value
+            if options.get("capturable") or options.get("fused"):
+                place = param.device if options.get("capturable") else "cpu"
+                return value.to(dtype=dtypes.float32, device=place)
+            return value
         if param.is_floating_point():
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)

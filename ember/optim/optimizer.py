@@ -313,7 +313,7 @@ class Optimizer:
         if devices == self.__dict__.get("_param_devices"):
             return
         for group in self.param_groups:
-            on_device = group.get("capturable") or group.get("fused")
+            on_device = group.get("capturable")
             for param in group["params"]:
                 state = self.state.get(param)
                 if state:

@@ -152,7 +152,8 @@ def _scalar_dtype(group: dict[str, Any]) -> dtypes.dtype:
 
 
 def new_scalar(param: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
-    """A bookkeeping number: float32 on the CPU, or on the parameter's device where kernels count
-    themselves."""
-    device = param.device if group.get("capturable") or group.get("fused") else "cpu"
+    """A bookkeeping number: float32 on the CPU, or on the parameter's device where nothing may
+    wait for that. (PyTorch's fused optimizers count on the device; here all updates are fused, and
+    the host tells their kernels the numbers.)"""
+    device = param.device if group.get("capturable") else "cpu"
     return ops.full((), value, dtype=_scalar_dtype(group), device=device)

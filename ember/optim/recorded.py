@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ember.backends.base import kernels_of
 from ember.core.modes import no_grad
 from ember.core.tensor import Tensor
 
@@ -23,19 +24,23 @@ def is_followed(recording: Any, optimizer: Any, hooks: tuple[Any, ...]) -> bool:
     for group in optimizer.param_groups:
         if group.get("differentiable"):
             return False
-        tensors = [v for v in _flat(group.values()) if isinstance(v, Tensor)]
+        options = [v for v in _flat(group.values()) if isinstance(v, Tensor)]
         for param in group["params"]:
             if param.grad is not None:
                 if id(param) not in recording.leaves or param.grad._array.kind != "strided":
                     return False
-                state = optimizer.state.get(param) or {}
-                tensors += [v for v in (param, state.get("step")) if isinstance(v, Tensor)]
-        if not all(isinstance(t._array.storage.buffer, np.ndarray) for t in tensors):
-            return False  # numbers are arguments of kernels, which a graph of a GPU keeps
-        options = [t for t in tensors if not any(t is p for p in group["params"])]
-        if not all(recording.is_steady(t._array.storage) for t in options):
+                if not _is_on_host(param) and not kernels_of(param.device).takes_slots:
+                    return False  # its numbers are arguments of kernels, which a graph keeps
+                step = (optimizer.state.get(param) or {}).get("step")
+                options += [step] if isinstance(step, Tensor) else []
+        if not all(_is_on_host(o) and recording.is_steady(o._array.storage) for o in options):
             return False
     return True
+
+
+def _is_on_host(tensor: Tensor) -> bool:
+    """Whether the host can look at a tensor without a copy."""
+    return isinstance(tensor._array.storage.buffer, np.ndarray)
 
 
 def step(recording: Any, optimizer: Any) -> None:

@@ -362,3 +362,107 @@ end.synchronize()
 assert start.elapsed_time(end) > 0 and end.query() and torch.cuda.current_stream().query()
 """,
     )
+
+
+def test_optimizers_inside_a_graph_follow_their_schedules(folder):
+    run(
+        folder,
+        """
+from ember.backends.cuda import library
+library.MAKERS.pop("matmul")  # cuBLAS is not emulated: the host's product takes its place
+
+def trained(device, kind, options, wrap):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 4))
+    model = model.to(device)
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=1e-2, **options)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
+    x, y = torch.randn(32, 8).to(device), torch.randint(0, 4, (32,)).to(device)
+
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        return loss
+
+    step, found = wrap(step), []
+    for _ in range(6):
+        found.append(step().item())
+        schedule.step()
+    found += [p.sum().item() for p in model.parameters()]
+    return found, step, optimizer.state[model[0].weight].get("step")
+
+for kind, options in [("AdamW", {}), ("Adam", {"fused": True, "amsgrad": True}),
+                      ("SGD", {"momentum": 0.9, "nesterov": True}), ("RMSprop", {})]:
+    wanted, _, _ = trained("cpu", kind, options, lambda step: step)
+    found, compiled, count = trained("cuda", kind, options, torch.compile)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5)
+    assert "eager" not in compiled.report(), compiled.report()
+    assert count is None or count.item() == 6
+captured = next(c.cell_contents for c in compiled.__closure__
+                if type(c.cell_contents).__name__ == "Captured")
+(program,) = [r.program for r in captured.recordings if r.program]
+updates = [n for n in program.names if "rmsprop" in n]
+assert len(updates) == 4 and not any(n.startswith("host") for n in program.names[:-1])
+# what stays on the device is a few graphs: all updates are in the last one
+graphs = [s for s in program.steps if type(s).__name__ == "GraphSegment"]
+assert graphs[-1].graph is not None and len(graphs[-1].steps) > 10, [len(g.steps) for g in graphs]
+from ember.backends.base import kernels_of
+(table,) = kernels_of(torch.device("cuda", 0)).numbers.tables
+before = len(table.free)
+del captured, program, graphs, compiled
+import gc
+gc.collect()
+assert len(table.free) > before
+""",
+    )
+
+
+def test_formulas_of_a_recording_join(folder):
+    run(
+        folder,
+        """
+def step(x, w, b):
+    y = (x * 2 + b).bfloat16()               # one kernel with what follows, over another shape
+    z = F.gelu(y.view(12, 8)).float() + w
+    s = F.softmax(z * 3, -1)                 # a row program takes the map before it
+    return s, z.view(3, 4, 8).relu() - b
+
+def program_of(compiled):
+    captured = next(c.cell_contents for c in compiled.__closure__
+                    if type(c.cell_contents).__name__ == "Captured")
+    return captured.recordings[0].program
+
+x, w, b = torch.randn(3, 4, 8).cuda(), torch.randn(12, 8).cuda(), torch.randn(8).cuda()
+compiled = torch.compile(step)
+for _ in range(4):
+    for a, e in zip(compiled(x, w, b), step(x, w, b), strict=True):
+        np.testing.assert_allclose(values(a), values(e), rtol=5e-2, atol=2e-2)  # rounded less
+names = program_of(compiled).names
+assert len(names) == 1 and names[0].count("+") >= 8, names
+
+def apart(x):  # a view of the result in another order is read too: nothing may be left out
+    y = x * 2
+    return (y + 1).view(-1) + y.t().reshape(-1)
+
+compiled = torch.compile(apart)
+x = torch.randn(5, 7).cuda()
+for _ in range(3):
+    np.testing.assert_allclose(values(compiled(x)), values(apart(x)), rtol=1e-6)
+
+def written(x):
+    y = x.view(-1)
+    y.mul_(2)
+    return x.exp() + 1, y.sum()
+
+compiled = torch.compile(written)
+a, b = torch.randn(4, 6).cuda(), None
+b = a.clone()
+for _ in range(3):
+    for m, n in zip(compiled(a), written(b), strict=True):
+        np.testing.assert_allclose(values(m), values(n), rtol=1e-5)
+    assert torch.equal(a, b)
+""",
+    )

@@ -112,13 +112,13 @@ def test_lbfgs_follows():
     assert optimizer.state[weight]["old_dirs"][0].device.type == "cpu"
 
 
-@pytest.mark.parametrize("option", ["fused", "capturable"])
-def test_steps_counted_on_the_device(option):
+@pytest.mark.parametrize(("option", "place"), [("fused", "cpu"), ("capturable", "cuda:1")])
+def test_where_steps_are_counted(option, place):
     optimizer, layer, found = trained(Adam, "cuda:0", ("cuda:1", "cuda:1"), **{option: True})
     _, _, wanted = trained(Adam, "cpu")
     assert found[0][0] == pytest.approx(wanted[0][0], rel=1e-4)
     step = optimizer.state[layer.weight]["step"]
-    assert str(step.device) == "cuda:1" and step.dtype == ember.float32 and step.item() == 4
+    assert str(step.device) == place and step.dtype == ember.float32 and step.item() == 4
 
 
 def test_a_learning_rate_on_the_device():

@@ -33,6 +33,7 @@ class GraphSegment:
     def __call__(self) -> None:
         """Do the steps."""
         self.runs += 1
+        self.memory.kernels.numbers.write()
         if self.runs == 2:
             self._capture()
         if self.graph is None:

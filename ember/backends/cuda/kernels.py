@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ember.backends import base
-from ember.backends.cpu.kernels import CpuKernels, arithmetic_type
+from ember.backends.cpu.kernels import arithmetic_type
 from ember.backends.cuda import library
-from ember.backends.cuda.arrays import LARGEST, DeviceArrays, address, is_large
+from ember.backends.cuda.arrays import LARGEST, address, is_large
+from ember.backends.cuda.binding import BoundCalls
 from ember.backends.cuda.cudnn import Cudnn
-from ember.backends.cuda.draws import STATE, CudaPhilox, is_drawn
+from ember.backends.cuda.draws import STATE
 from ember.backends.cuda.driver import Driver, KernelFunction
-from ember.backends.cuda.graphs import GraphSegment
 from ember.backends.cuda.memory import CudaMemory
 from ember.backends.cuda.packed import plan_rows, source_text, widest
 from ember.backends.cuda.prelude import C_TYPES
@@ -25,17 +25,16 @@ from ember.backends.cuda.source import (
     ALONG,
     MAP,
     ROWS,
+    STORED,
     Input,
     Program,
     supported,
 )
-from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
 from ember.kernel.dims import Dim, collapsed, spread
-from ember.layout import contiguous_strides
 from ember.scalar.expr import Expr, make, var
 
 Runner = Callable[..., Any]
@@ -43,16 +42,16 @@ THREADS = 256
 BLOCKS_A_PROCESSOR = 8
 BLOCKS_OF_PACKS = 1 << 12  # of maps whose threads take one pack each
 LONG_ROW, VERY_LONG_ROW = 512, 8192  # elements from which a block, a large one, takes a row
+KINDS = {"double": "d", "long long": "q", STORED: "p"}  # of arguments that are numbers
 CHUNK = 8192  # elements of a row that one block adds up where there are few rows
 
 
-class CudaKernels(DeviceArrays, base.Kernels):
+class CudaKernels(BoundCalls, base.Kernels):
     """The kernels of one GPU."""
 
     def __init__(self, driver: Driver, memory: CudaMemory):
         super().__init__(driver, memory)
         self.processors = driver.attribute(self.index, "MULTIPROCESSOR_COUNT")
-        self.host = CpuKernels()
         self._functions: dict[Program, KernelFunction] = {}
         self._blas: list[library.Blas] = []
         self._cudnn: list[Cudnn] = []
@@ -120,69 +119,6 @@ class CudaKernels(DeviceArrays, base.Kernels):
             found = library.prepare(self, call)
         return self._by_host(call) if found is None else found
 
-    def bind(
-        self,
-        call: Call,
-        operands: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        runner: Runner,
-    ) -> Callable[[], Any]:
-        """A call bound to its arrays; what runs on the host cannot be part of a graph."""
-        if call.writes:
-            bound: Any = lambda: runner(*operands)  # noqa: E731
-        else:
-
-            def bound() -> None:
-                self.targets = list(outs)
-                try:
-                    made = runner(*operands)
-                finally:
-                    self.targets = []
-                for out, array in zip(outs, made if len(outs) > 1 else (made,), strict=True):
-                    if array is not out:
-                        self.copy(out, array)
-
-        if len(operands) > 1 and isinstance(operands[1], CudaPhilox):
-            bound.on_device = is_drawn(operands[0], operands[2], operands[3:])
-        else:
-            known = isinstance(call, (MapCall, ReduceCall, LibraryCall))
-            bound.on_device = known and not getattr(runner, "by_host", False)
-        return bound  # type: ignore[no-any-return]
-
-    def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any]:
-        """Many bound steps as one graph launch."""
-        return GraphSegment(self.driver, self.memory, steps)
-
-    def _by_host(self, call: Call) -> Runner:
-        """Run a call with the host's kernels."""
-        specs = tuple(s.with_device(CPU) for s in call.out_specs)
-        moved = call.with_specs(_host_specs(call.in_specs), specs)
-        inner: list[Runner] = []
-
-        def run(*operands: Any) -> Any:
-            if not inner:
-                inner.append(self.host.prepare(moved))
-            given = tuple(self._moved(o) for o in operands)
-            made = inner[0](*given)
-            if call.writes:
-                for position in call.writes:
-                    self.copy(operands[position], self.to_device(given[position]))
-                written = [operands[p] for p in call.writes]
-                return written[0] if len(written) == 1 else tuple(written)
-            if isinstance(made, tuple):
-                return tuple(self.to_device(m) for m in made)
-            return self.to_device(made)
-
-        run.by_host = True  # type: ignore[attr-defined]
-        return run
-
-    def _moved(self, operand: Any) -> Any:
-        if isinstance(operand, Array):
-            return self.to_host(operand) if operand.spec.device is not CPU else operand
-        if isinstance(operand, (tuple, list)):
-            return type(operand)(self._moved(o) for o in operand)
-        return operand
-
     def function(self, program: Program, kinds: list[str]) -> KernelFunction:
         """The compiled kernel of a program."""
         found = self._functions.get(program)
@@ -193,9 +129,11 @@ class CudaKernels(DeviceArrays, base.Kernels):
 
     # maps and row programs
 
-    def _prepare_map(self, call: MapCall) -> Runner | None:
+    def _prepare_map(self, call: MapCall, asked: frozenset[int] = frozenset()) -> Runner | None:
+        """The runner of a formula; in the place of the numbers at the positions `asked` it takes
+        addresses."""
         compute = arithmetic_type(call.compute).name
-        inputs = _inputs(call)
+        inputs = _inputs(call, asked)
         targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
         if inputs is None or any(t.dtype.name not in C_TYPES for t in targets):
             return None
@@ -282,7 +220,7 @@ class CudaKernels(DeviceArrays, base.Kernels):
 
     def _kinds(self, program: Program, geometry: int) -> list[str]:
         kinds = ["p"] * (sum(i.is_array for i in program.inputs) + len(program.outs))
-        kinds += ["d" if i.kind == "double" else "q" for i in program.inputs if not i.is_array]
+        kinds += [KINDS[i.kind] for i in program.inputs if not i.is_array]
         return kinds + ["p" if program.large else "i"] * geometry
 
     def _blocks(self, work: int, a_block: int) -> int:
@@ -471,10 +409,12 @@ def either(
     return launch
 
 
-def _inputs(call: MapCall) -> tuple[Input, ...] | None:
+def _inputs(call: MapCall, asked: frozenset[int]) -> tuple[Input, ...] | None:
     found = []
-    for spec, name in zip(call.in_specs, call.names, strict=True):
-        if isinstance(spec, Spec):
+    for position, (spec, name) in enumerate(zip(call.in_specs, call.names, strict=True)):
+        if position in asked:
+            found.append(Input(name, STORED))
+        elif isinstance(spec, Spec):
             if spec.dtype.name not in C_TYPES:
                 return None
             found.append(Input(name, spec.dtype.name, name in call.keeps))
@@ -485,11 +425,3 @@ def _inputs(call: MapCall) -> tuple[Input, ...] | None:
         else:
             return None
     return tuple(found)
-
-
-def _host_specs(tree: Any) -> Any:
-    if isinstance(tree, Spec):
-        return spec_of(tree.shape, contiguous_strides(tree.shape), tree.dtype, CPU)
-    if isinstance(tree, (tuple, list)):
-        return type(tree)(_host_specs(t) for t in tree)
-    return tree

@@ -24,6 +24,7 @@ from ember.scalar.expr import Expr, topological
 from ember.scalar.primitives import TABLE
 
 MAP, ALONG, ACROSS = "map", "along", "across"
+STORED = "const double*"  # the kind of a number that is read from the GPU's memory
 COMPUTE = frozenset(
     "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float32 float64".split()
 )
@@ -51,10 +52,10 @@ BOOLEAN = frozenset(
 
 
 class Input(NamedTuple):
-    """A variable: an array of a dtype, or a number ("double" or "long long")."""
+    """A variable: an array of a dtype, or a number ("double", "long long" or STORED)."""
 
     name: str
-    kind: str  # a dtype's name, or "double", "long long"
+    kind: str  # a dtype's name, or that of a number
     kept: bool = False  # used as it is, not cast to the computed type
 
     @property
@@ -189,7 +190,8 @@ class Source:
         if node.op == "var":
             given = self.named[node.value]
             if not given.is_array:
-                return f"(T)s{self.numbers.index(given)}"
+                star = "*" if given.kind == STORED else ""
+                return f"(T){star}s{self.numbers.index(given)}"
             position = self.arrays.index(given)
             kind = C_TYPES[given.kind] if given.kept else "T"
             return f"Cast<{kind}>::of({self._loaded(position, offsets, element)})"
