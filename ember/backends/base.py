@@ -110,6 +110,10 @@ class Kernels(ABC):
 
         return step
 
+    def attends(self, *how: Any) -> bool:
+        """Whether attention (of query, key and value, causal or not, with a scale) is one op."""
+        return False
+
     def joins(self, call: Call) -> bool:
         """Whether a call made of several formulas is one kernel here."""
         return False

@@ -2,12 +2,14 @@
 
 import math
 
+from ember.backends.base import kernels_of
 from ember.backends.library import Library
 from ember.core import modes
 from ember.core.registry import F, composite, library_op, rowwise
-from ember.device import CPU
-from ember.dtypes import FLOATING, bool_, float32, float64
+from ember.device import CPU, META
+from ember.dtypes import FLOATING, HALF, bool_, float32, float64
 from ember.errors import check
+from ember.kernel.array import spec_of
 from ember.ops.create import ones
 from ember.ops.dropout import dropout
 from ember.ops.linear import rounds_late, widened
@@ -41,33 +43,52 @@ def _weights(query, key, attn_mask, is_causal, scale):
     return masked_softmax(scores, dim=-1)
 
 
-def _is_one_op(query, key, value):
-    """Whether attention runs as one op: on the CPU, in single or double precision, outside of
-    transforms, with matrices that go together."""
+def _is_one_op(query, key, value, is_causal, scale):
+    """Whether attention runs as one op: outside of transforms, with matrices that go together, in
+    single or double precision on the CPU, or where a GPU has a kernel for it."""
     q, k, v = (t._array.spec for t in (query, key, value))
     return (
-        q.device is k.device is v.device is CPU
-        and q.dtype in (float32, float64)
+        q.device is k.device is v.device
+        and q.dtype is k.dtype is v.dtype
         and not modes.state.levels
         and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
         and q.shape[-1] == k.shape[-1]
         and k.shape[-2] == v.shape[-2]
         and q.numel > 0
         and v.numel > 0
+        and _has_kernel(q, k, v, is_causal, scale)
     )
+
+
+def _has_kernel(q, k, v, is_causal, scale):
+    if q.device is CPU:
+        return q.dtype in (float32, float64)
+    return q.device is not META and kernels_of(q.device).attends(q, k, v, is_causal, scale)
+
+
+def _result_spec(spec, shape):
+    """A result: in half precision it lies as (batch, steps, heads, features), as GPUs make it."""
+    if spec.dtype not in HALF:
+        return spec.with_shape(shape)
+    _, heads, steps, features = shape
+    strides = (heads * steps * features, features, heads * features, 1)
+    return spec_of(shape, strides, spec.dtype, spec.device)
 
 
 @library_op(Library.attention)
 def attention(query, key, value, is_causal, scale):
     """softmax(Q Kᵀ · scale) V as one op, and the log of the sum of each row's exponentials."""
     shape = tuple(query.shape[:-1])
-    return query.spec.with_shape((*shape, value.size(-1))), query.spec.with_shape(shape)
+    sums = query.spec.with_shape(shape)
+    if query.dtype in HALF:
+        sums = sums.with_dtype(float32)
+    return _result_spec(query.spec, (*shape, value.size(-1))), sums
 
 
 @library_op(Library.attention_backward)
 def attention_backward(g, query, key, value, out, log_sums, is_causal, scale):
     """The gradients by query, key and value."""
-    return tuple(t.spec.with_shape(tuple(t.shape)) for t in (query, key, value))
+    return tuple(_result_spec(t.spec, tuple(t.shape)) for t in (query, key, value))
 
 
 def _gradient(g, query, key, value, is_causal, scale, result):
@@ -181,8 +202,9 @@ def scaled_dot_product_attention(
         key, value = _repeated_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
-    if attn_mask is None and dropout_p <= 0.0 and _is_one_op(query, key, value):
-        return attention(query, key, value, bool(is_causal), float(scale))[0]
+    how = query, key, value, bool(is_causal), float(scale)
+    if attn_mask is None and dropout_p <= 0.0 and _is_one_op(*how):
+        return attention(*how)[0]
     weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)

@@ -466,3 +466,98 @@ for _ in range(3):
     assert torch.equal(a, b)
 """,
     )
+
+
+def test_attention_is_one_kernel_where_there_is_one(folder):
+    run(
+        folder,
+        """
+import ctypes, ml_dtypes
+from ember.backends.cuda import fused_attention, library
+library.MAKERS.pop("matmul")
+planned = []
+
+def at(address, shape, strides, dtype=ml_dtypes.bfloat16):
+    size = np.dtype(dtype).itemsize
+    last = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
+    held = (ctypes.c_char * (last * size)).from_address(address)
+    flat = np.frombuffer(held, dtype)
+    return np.lib.stride_tricks.as_strided(flat, shape, [s * size for s in strides])
+
+class Attention:  # cuDNN's part, on the host
+    def __init__(self, cudnn, q, k, v, causal, scale):
+        self.specs, self.how, self.forward = (q, k, v), (causal, scale), self
+        planned.append((q, k, v))
+
+    def weights(self, places):
+        q, k, v = (at(p, s.shape, s.strides).astype(np.float32)
+                   for p, s in zip(places, self.specs))
+        scores = q @ k.swapaxes(2, 3) * self.how[1]
+        if self.how[0]:
+            scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -np.inf)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        sums = np.log(e.sum(-1)) + scores.max(-1)
+        return q, k, v, e / e.sum(-1, keepdims=True), sums
+
+    def run(self, memory, places):
+        q, k, v, w, sums = self.weights(places)
+        shape = (*q.shape[:3], v.shape[3])
+        at(places[3], shape, fused_attention.heads_last(shape))[...] = w @ v
+        at(places[4], sums.shape, sums.strides and [s // 4 for s in sums.strides],
+           np.float32)[...] = sums
+
+    def backward(self, slope):
+        class Plan:
+            @staticmethod
+            def run(memory, places):
+                q, k, v, w, sums = self.weights(places)
+                shape = (*q.shape[:3], v.shape[3])
+                last = fused_attention.heads_last
+                out = at(places[3], shape, last(shape)).astype(np.float32)
+                np.testing.assert_allclose(out, w @ v, atol=2e-2)
+                kept = at(places[5], sums.shape, [s // 4 for s in sums.strides], np.float32)
+                np.testing.assert_allclose(kept, sums, rtol=1e-5)
+                g = at(places[4], shape, slope).astype(np.float32)
+                by_w = g @ v.swapaxes(2, 3)
+                d = w * (by_w - (by_w * w).sum(-1, keepdims=True)) * self.how[1]
+                made = d @ k, d.swapaxes(2, 3) @ q, w.swapaxes(2, 3) @ g
+                for p, m in zip(places[6:], made):
+                    at(p, m.shape, last(m.shape))[...] = m
+        return Plan
+
+fused_attention.package = lambda: True
+fused_attention.Attention = Attention
+from ember.backends.cuda.kernels import CudaKernels
+CudaKernels.cudnn = lambda self: None
+
+def attended(x, causal):
+    x = x.detach().requires_grad_()
+    q, k, v = x.view(2, 5, 3, 2, 8).permute(2, 0, 3, 1, 4)
+    out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+    joined = out.transpose(1, 2).reshape(2, 5, 16)
+    (joined * torch.linspace(-1, 1, 16, device=x.device)).sum().backward()
+    return joined, x.grad, out
+
+x = torch.randn(2, 5, 48).bfloat16()
+for causal in (False, True):
+    for a, b in zip(attended(x, causal), attended(x.cuda(), causal), strict=True):
+        np.testing.assert_allclose(values(b), values(a), atol=4e-2, err_msg=str(causal))
+assert len(planned) == 2 and planned[0][0].strides == (240, 8, 48, 1)
+assert b.stride() == (80, 8, 16, 1)  # joining the heads copies nothing
+def scores(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v)
+def contiguous(x, *parts):
+    return scores(*parts).contiguous()
+same("at an odd place", lambda x: contiguous(x, *(x.flatten()[i:i + 320].view(1, 2, 20, 8)
+                                                  for i in (0, 3, 7))), x)
+same("wide", lambda x: contiguous(x, *x.float().view(3, 1, 4, 5, 8)), x)
+with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+    before = len(planned)
+    scores(*x.cuda().view(3, 2, 1, 10, 8))
+    assert len(planned) == before
+q = torch.randn(1, 1, 4, 8, device="cuda").bfloat16().requires_grad_()
+(g,) = torch.autograd.grad(scores(q, q, q).float().pow(2).sum(), q, create_graph=True)
+(h,) = torch.autograd.grad(g.float().sum(), q)
+assert h.isfinite().all()
+""",
+    )

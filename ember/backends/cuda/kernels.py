@@ -11,7 +11,7 @@ import numpy as np
 
 from ember.backends import base
 from ember.backends.cpu.kernels import arithmetic_type
-from ember.backends.cuda import library
+from ember.backends.cuda import fused_attention, library
 from ember.backends.cuda.arrays import LARGEST, address, is_large
 from ember.backends.cuda.binding import BoundCalls
 from ember.backends.cuda.cudnn import Cudnn
@@ -56,6 +56,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         self._blas: list[library.Blas] = []
         self._cudnn: list[Cudnn] = []
         self.texts: dict[str, KernelFunction] = {}  # of hand-written kernels
+        self.attentions: dict[Any, Any] = {}
         self._flag: list[Any] = []
         memory.kernels = self
 
@@ -93,6 +94,10 @@ class CudaKernels(BoundCalls, base.Kernels):
             function = self.driver.compile(self.index, STATE).prepare(["p", "p", "p"])
             self.texts[STATE] = function
         function.launch((1, 1), 32, [address, seed, offset])
+
+    def attends(self, *how: Any) -> bool:
+        """Whether attention (of query, key and value, causal or not, with a scale) is one op."""
+        return fused_attention.attends(self, *how)
 
     def cudnn(self) -> Cudnn:
         """cuDNN, loaded at the first convolution."""

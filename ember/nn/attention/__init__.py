@@ -1,8 +1,10 @@
-"""Which implementation of attention to use. There is one here, so a choice changes no result."""
+"""Which implementation of attention to use: plain products, or on real GPUs one of cuDNN's
+kernels."""
 
 import contextlib
 import enum
 
+from ember.backends.cuda.attention import sdp_kernel
 from ember.errors import check
 
 __all__ = ["SDPBackend", "WARN_FOR_UNFUSED_KERNELS", "sdpa_kernel"]
@@ -23,7 +25,8 @@ class SDPBackend(enum.IntEnum):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """A block in which attention may use the given backends: any of them runs Ember's one.
+    """A block in which attention may use the given backends only: any of them but MATH lets real
+    GPUs use one of cuDNN's kernels. Elsewhere a choice changes nothing.
 
     AssertionError for what is no backend.
 
@@ -37,4 +40,6 @@ def sdpa_kernel(backends, set_priority=False):
         AssertionError,
         "Backend must be an instance of SDPBackend or a list of SDPBackend instances",
     )
-    yield {}
+    fused = any(b not in (SDPBackend.MATH, SDPBackend.ERROR) for b in given)
+    with sdp_kernel(fused, SDPBackend.MATH in given, fused, fused):
+        yield {}
