@@ -85,6 +85,7 @@ class Kernels(ABC):
     widens_half = False  # whether products of half precision are computed in float32 anyway
     takes_slots = False  # whether `bind` takes numbers that change between runs
     joins_formulas = False  # whether one kernel may be made of several formulas
+    has_class_losses = False  # whether cross-entropy with classes is one op, of half precision too
 
     @abstractmethod
     def prepare(self, call: Call) -> Callable[..., Any]:

@@ -80,7 +80,8 @@ class Rules(NamedTuple):
     refused: dict[str, str]
 
 
+# On GPUs cross_entropy takes half precision as it is, and computes and returns single precision
 LISTS = {
-    "cuda": Rules(LOWER, FLOAT32, PROMOTE, REFUSED),
+    "cuda": Rules(LOWER, FLOAT32 - {"cross_entropy"}, PROMOTE, REFUSED),
     "cpu": Rules(CPU_LOWER, CPU_FLOAT32, CPU_PROMOTE, {}),
 }

@@ -1,5 +1,6 @@
-"""Cross-entropy of a batch of scores against classes as one op, on the CPU."""
+"""Cross-entropy of a batch of scores against classes as one op, where a device has it."""
 
+from ember.backends.base import kernels_of
 from ember.backends.library import Library
 from ember.core import engine, modes
 from ember.core.dispatch import needs_grad
@@ -7,27 +8,34 @@ from ember.core.node import edge_of
 from ember.core.registry import library_op
 from ember.core.second_order import AliasBackward0
 from ember.core.tensor import connected
-from ember.dtypes import float32, float64
+from ember.device import CPU, META
+from ember.dtypes import HALF, float32, float64
 from ember.ops.negative_log_likelihood import composed_cross_entropy
 
 
-def is_one_op(input, weight):
-    """Whether the loss of these scores runs as one op: a batch on the CPU, in single or double
-    precision, outside of transforms, with weights that no gradient is for."""
+def is_one_op(input, weight, smoothing):
+    """Whether the loss of these scores runs as one op, outside of transforms: a batch on the CPU in
+    single or double precision, with weights that no gradient is for; on real GPUs a matrix of
+    single or half precision without weights."""
+    if input.dim() < 2 or modes.state.levels or input.numel() == 0:
+        return False
+    device = input._array.spec.device
+    if device is CPU:
+        return input.dtype in (float32, float64) and (weight is None or not needs_grad(weight))
+    plain = weight is None and smoothing <= 0 and input.dim() == 2
     return (
-        input.dim() >= 2
-        and input.device.type == "cpu"
-        and input.dtype in (float32, float64)
-        and not modes.state.levels
-        and input.numel() > 0
-        and (weight is None or not needs_grad(weight))
+        plain
+        and device is not META
+        and (input.dtype is float32 or input.dtype in HALF)
+        and kernels_of(device).has_class_losses
     )
 
 
 @library_op(Library.cross_entropy)
 def class_loss(input, target, weight, ignore_index, smoothing, reduction):
-    """The loss, and what its gradient needs: two numbers a row, and what the mean is divided by."""
-    spec = input.spec
+    """The loss, and what its gradient needs: two numbers a row, and what the mean is divided by.
+    All are single precision where the scores are half."""
+    spec = input.spec.with_dtype(float32) if input.dtype in HALF else input.spec
     shape = tuple(target.shape) if reduction == "none" else ()
     return spec.with_shape(shape), spec.with_shape((2, target.numel())), spec.with_shape(())
 
@@ -58,7 +66,8 @@ def _composed_gradient(g, input, target, weight, ignore_index, smoothing, reduct
     with modes.enable_grad():
         node = AliasBackward0((edge_of(input),), (input._array.spec,))
         scores = connected(input._array, node)
-        loss = composed_cross_entropy(scores, target, weight, ignore_index, reduction, smoothing)
+        wide = scores.to(float32) if input.dtype in HALF else scores
+        loss = composed_cross_entropy(wide, target, weight, ignore_index, reduction, smoothing)
     (found,) = engine.run(
         [edge_of(loss)],
         [g],

@@ -1,5 +1,6 @@
 """Losses of scores against classes: negative log-likelihood, cross-entropy, margins."""
 
+from ember.core import modes
 from ember.core.lifting import whole
 from ember.core.registry import F, composite, elementwise
 from ember.core.second_order import flat_beyond
@@ -151,11 +152,13 @@ def cross_entropy(
         message = "ignore_index is not supported for floating point target"
         check(ignore_index < 0, RuntimeError, message)
         return _with_probabilities(input, target, weight, reduction, label_smoothing, dim)
-    if is_one_op(input, weight):
+    if is_one_op(input, weight, label_smoothing):
         _check_class_shapes(input, target)
         _check_class_target(input, target, weight, input.size(dim))
         smoothing = max(float(label_smoothing), 0.0)
-        return class_loss(input, target, weight, ignore_index, smoothing, reduction)[0]
+        loss = class_loss(input, target, weight, ignore_index, smoothing, reduction)[0]
+        wide = loss.dtype is input.dtype or modes.autocast_state(input.device.type)[0]
+        return loss if wide else loss.to(input.dtype)
     logarithm = input.log_softmax(dim)
     if label_smoothing <= 0.0:
         return nll_loss(logarithm, target, weight, ignore_index=ignore_index, reduction=reduction)

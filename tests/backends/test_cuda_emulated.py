@@ -140,6 +140,40 @@ same("long", lambda x: torch.ones(70000, device=x.device).sum(), x)
 same("empty", lambda x: x[:0].sum(0), x)
 same("std", lambda x: x.std(1), x)
 """,
+    "class losses": """
+def loss(x, y, **how):
+    kind = x.dtype
+    x = (x if x.is_cuda else x.float()).detach().requires_grad_()  # the host rounds too often
+    made = F.cross_entropy(x, y, **how)
+    factors = torch.arange(made.numel(), device=x.device).view(made.shape).add(2)
+    (made.float() * factors).sum().backward()
+    return made.to(kind), x.grad.to(kind)
+for classes in (10, 64, 1003):
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        x, y = (torch.randn(9, classes) * 5).to(dtype), torch.randint(0, classes, (9,))
+        y[3] = 2
+        same("mean", loss, x, y)
+        same("each", lambda x, y: loss(x, y, reduction="none"), x, y)
+        same("ignored", lambda x, y: loss(x, y, ignore_index=2, reduction="sum"), x, y)
+x[1, 5:], x[2, :] = -torch.inf, 1e4
+y[1], y[2] = 4, 0
+same("masked", loss, x, y)
+same("bytes", lambda x, y: F.cross_entropy(x[:, ::2], y.to(torch.uint8)), x.float(), y % 100)
+same("weights", lambda x, y: F.cross_entropy(x, y, x[0].abs()), x.float()[:, :50].tanh(), y % 50)
+same("smoothed", lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), x.float()[3:], y[3:])
+with torch.autocast("cuda", torch.bfloat16):
+    made = F.cross_entropy(torch.randn(4, 8, device="cuda").bfloat16(), y[:4].cuda() % 8)
+assert made.dtype is torch.float32
+x = torch.randn(3, 4, device="cuda", requires_grad=True)
+(g,) = torch.autograd.grad(F.cross_entropy(x, y[:3].cuda() % 4), x, create_graph=True)
+assert torch.autograd.grad(g.pow(2).sum(), x)[0].abs().sum() > 0
+try:
+    F.cross_entropy(torch.randn(2, 3, device="cuda"), torch.tensor([1, 3], device="cuda")).item()
+except torch.AcceleratorError as error:
+    assert "out of bounds" in str(error)
+else:
+    raise AssertionError("no error")
+""",
     "indices": """
 x, w = torch.randn(5, 7), torch.randn(9, 4)
 j, k = torch.randint(0, 9, (3, 5)), torch.randint(0, 5, (4,))

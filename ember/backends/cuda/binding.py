@@ -24,7 +24,7 @@ Runner = Callable[..., Any]
 class BoundCalls(DeviceArrays):
     """The part of a GPU's kernels that binds calls, and hands some to the host."""
 
-    takes_slots = joins_formulas = True
+    takes_slots = joins_formulas = has_class_losses = True
 
     def __init__(self, driver: Driver, memory: CudaMemory):
         super().__init__(driver, memory)

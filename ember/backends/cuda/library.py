@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends import cuda as settings
-from ember.backends.cuda import cudnn, fused_attention, indexing, windows
+from ember.backends.cuda import class_losses, cudnn, fused_attention, indexing, windows
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import LibraryCall
@@ -192,4 +192,5 @@ MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
     **windows.MAKERS,
     **cudnn.MAKERS,
     **fused_attention.MAKERS,
+    **class_losses.MAKERS,
 }
