@@ -139,8 +139,7 @@ class Saved:
             self.leaf = tensor if tensor._grad_fn is None else None
         if self.hooks is not None:
             self.packed = self.hooks[0](_detached[0](tensor))
-            if not is_output:
-                self.array = None
+            self.array = None
 
     def unpack(self, owner: Node) -> Any:
         """The tensor again, connected to the graph; RuntimeError if it was written since or the

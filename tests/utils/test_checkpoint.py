@@ -161,3 +161,15 @@ def test_autocast_is_the_same_in_the_second_run():
         y = ember.utils.checkpoint.checkpoint(part, a, a, use_reentrant=False)
     y.sum().backward()
     assert seen == [ember.bfloat16, ember.bfloat16]
+
+
+def test_results_that_backward_needs_are_not_kept():
+    def part(x):
+        return torch.relu(torch.softmax(x, 1)) * 2
+
+    x = torch.ones(1000, 64, device="meta", requires_grad=True)
+    with torch.devices.track() as memory:
+        y = checkpoint(part, x, use_reentrant=False)
+    assert sum(total for total, _, _ in memory.groups()) == y.nbytes
+    y.sum().backward()
+    assert x.grad.shape == x.shape
