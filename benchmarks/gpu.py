@@ -1,202 +1,396 @@
-"""Ember and PyTorch on the same GPU in the same process: ops in microseconds, training steps in
-milliseconds.
+"""Ember and PyTorch on the same GPU: ops in microseconds, training steps in milliseconds.
 
-    python benchmarks/gpu.py [ops] [steps] [--torch-compile]
+    python benchmarks/gpu.py [ops] [copies] [steps] [curves] [memory] [--only NAME] [--quick]
+                             [--torch-compile]
 
-Wants a GPU, PyTorch beside Ember, and an otherwise idle machine. Each figure is the least of five
-rounds; the last column says how much quicker Ember is.
+Wants a GPU, PyTorch beside Ember, and an otherwise idle machine. Ops of both run in one process,
+training steps each in a process of its own, which also says how long the first step took and the
+most memory that tensors used. Each figure is the least of some rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import gc
+import importlib
+import importlib.util
+import json
 import math
+import os
+import subprocess
+import sys
 import time
+from functools import partial
 
 import numpy as np
+from gpu_models import STEPS, classes, gpt, numbers, resnet
 
-import ember
-import torch as pytorch
-
-BOTH = (ember, pytorch)
+COPY = "copy of 256 MB"
 
 
-def synchronize():
+def synchronize(*modules):
     """Wait for all GPU work."""
-    for torch in BOTH:
+    for torch in modules:
         torch.cuda.synchronize()
 
 
-def seconds(function, repeats, rounds=5):
+def seconds(function, repeats, rounds=5, modules=()):
     """The time of a call, in the best of some rounds."""
     for _ in range(4):
         function()
-    synchronize()
+    synchronize(*modules)
     best = math.inf
     for _ in range(rounds):
         start = time.perf_counter()
         for _ in range(repeats):
             function()
-        synchronize()
+        synchronize(*modules)
         best = min(best, (time.perf_counter() - start) / repeats)
     return best
 
 
-def row(name, unit, scale, times):
-    """One line of the table."""
-    cells = " | ".join(
-        f"{t * scale:10.1f}" if unit == "us" else f"{t * scale:10.3f}" for t in times
-    )
-    print(f"| {name:36} | {unit} | {cells} | {times[-1] / times[0]:5.2f} |", flush=True)
+# ops
 
 
-def array(torch, *shape, dtype="float32"):
-    """The same normal numbers for both."""
-    made = np.random.default_rng(0).standard_normal(shape, np.float32)
-    return torch.from_numpy(made).to(getattr(torch, dtype)).cuda()
+def backward_of(torch, function, *inputs):
+    """A function that runs the gradients of another again and again."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    result = function(*leaves)
+    slope = torch.ones_like(result)
+    return lambda: torch.autograd.grad(result, leaves, slope, retain_graph=True)
 
 
 def cases(torch):
-    """(name, function) of each op."""
-    functional = torch.nn.functional
-    few, many = array(torch, 4), array(torch, 1 << 26)
-    rows, square = array(torch, 65536, 1024), array(torch, 4096, 4096, dtype="bfloat16")
-    half, weight = array(torch, 16384, 768, dtype="bfloat16"), array(torch, 768, dtype="bfloat16")
-    small = array(torch, 64, 64)
-    yield "add of 4", lambda: few + few
-    yield "add of 64M", lambda: many + many
-    yield "gelu of 64M", lambda: functional.gelu(many)
-    yield "sum of 64M", lambda: many.sum()
-    yield "softmax 65536x1024", lambda: functional.softmax(rows, -1)
-    yield "sum of columns 65536x1024", lambda: rows.sum(0)
-    yield "sum of rows 65536x1024", lambda: rows.sum(1)
-    yield "transposed copy 65536x1024", lambda: rows.t().contiguous()
-    yield "layer_norm bf16 16384x768", lambda: functional.layer_norm(half, (768,), weight, weight)
-    yield "bias bf16 16384x768", lambda: half + weight
-    yield "dropout bf16 16384x768", lambda: functional.dropout(half, 0.1)
-    yield "randn 64M", lambda: torch.randn(1 << 26, device="cuda")
-    yield "matmul bf16 4096", lambda: square @ square
-    yield "matmul f32 64", lambda: small @ small
-    for dtype in ("float32", "float16"):
-        image = array(torch, 32, 64, 56, 56, dtype=dtype)
-        kernel = array(torch, 64, 64, 3, 3, dtype=dtype)
+    """(name, bytes that must move or None, function) of each op."""
+    F = torch.nn.functional
+    few, many = numbers(torch, 4), numbers(torch, 1 << 26)
+    big = 4 << 26
+    yield COPY, 2 * big, lambda: many.clone()
+    yield "add of 4", None, lambda: few + few
+    yield "add of 64M", 3 * big - big, lambda: many + many
+    yield "gelu of 64M", 2 * big, lambda: F.gelu(many)
+    yield "sum of 64M", big, lambda: many.sum()
+    rows = numbers(torch, 65536, 1024)
+    yield "softmax 65536x1024", 2 * big, lambda: F.softmax(rows, -1)
+    yield "sum of columns 65536x1024", big, lambda: rows.sum(0)
+    yield "transposed copy 65536x1024", 2 * big, lambda: rows.t().contiguous()
+    x, w = (numbers(torch, *s, dtype="bfloat16") for s in ((16384, 768), (768,)))
+    size = 2 * 16384 * 768
+    yield "layer_norm bf16 16384x768", 2 * size, lambda: F.layer_norm(x, (768,), w, w)
+    again = backward_of(torch, lambda x, w, b: F.layer_norm(x, (768,), w, b), x, w, w)
+    yield "layer_norm backward bf16", 3 * size, again
+    yield "bias bf16 16384x768", 2 * size, lambda: x + w
+    yield "dropout bf16 16384x768", 2 * size, lambda: F.dropout(x, 0.1)
+    yield "randn 64M", big, lambda: torch.randn(1 << 26, device="cuda")
+    scores, targets = numbers(torch, 16384, 50304, dtype="bfloat16"), classes(torch, 50304, 16384)
+    size = 2 * 16384 * 50304
+    yield "cross_entropy bf16 16384x50304", size, lambda: F.cross_entropy(scores, targets)
+    again = backward_of(torch, lambda s: F.cross_entropy(s, targets), scores)
+    yield "cross_entropy backward bf16", 2 * size, again
+    scores = again = None
+    image = numbers(torch, 128, 256, 56, 56, dtype="bfloat16")
+    image = image.to(memory_format=torch.channels_last)
+    norm = torch.nn.BatchNorm2d(256).cuda()
+    yield "batch_norm+relu 128x256x56x56", 3 * 2 * image.numel(), lambda: F.relu(norm(image))
+
+
+def products(torch):
+    """Products, convolutions and attention."""
+    F = torch.nn.functional
+    attend = partial(F.scaled_dot_product_attention, is_causal=True)
+    for n in (64, 1024, 4096, 8192):
+        square = numbers(torch, n, n, dtype="bfloat16")
+        yield f"matmul bf16 {n}", None, lambda s=square: s @ s
+    single = numbers(torch, 4096, 4096)
+    yield "matmul f32 4096", None, lambda: single @ single
+    few = numbers(torch, 64, 64)
+    yield "matmul f32 64", None, lambda: few @ few
+    x, w, b = (numbers(torch, *s, dtype="bfloat16") for s in ((16384, 768), (3072, 768), (3072,)))
+    yield "linear bf16 16384x768x3072", None, lambda: F.linear(x, w, b)
+    for c, n, k in ((64, 56, 3), (256, 56, 1), (512, 7, 3), (3, 224, 7)):
+        image = numbers(torch, 64, c, n, n, dtype="bfloat16")
+        image = image.to(memory_format=torch.channels_last)
+        kernel = numbers(torch, max(c, 64), c, k, k, dtype="bfloat16")
+        kernel = kernel.to(memory_format=torch.channels_last)
         yield (
-            f"conv 3x3 {dtype} 32x64x56x56",
-            lambda x=image, w=kernel: functional.conv2d(x, w, padding=1),
-        )
-    yield "item", lambda: few[0].item()
+            f"conv bf16 {c}x{n}x{n} {k}x{k}", None,
+            lambda x=image, w=kernel: F.conv2d(x, w, padding=w.shape[-1] // 2),
+        )  # fmt: skip
+        again = backward_of(torch, lambda x, w: F.conv2d(x, w, padding=w.shape[-1] // 2), image,
+                            kernel)  # fmt: skip
+        yield f"conv backward {c}x{n}x{n} {k}x{k}", None, again
+    for batch, heads, steps, features in ((16, 12, 1024, 64), (2, 16, 4096, 128), (1, 12, 128, 64)):
+        shape = (batch, steps, 3, heads, features)
+        q, k, v = numbers(torch, *shape, dtype="bfloat16").permute(2, 0, 3, 1, 4)
+        name = f"attention {batch}x{heads}x{steps}x{features}"
+        yield name, None, partial(attend, q, k, v)
+        yield f"{name} backward", None, backward_of(torch, attend, q, k, v)
 
 
-def multilayer(torch):
-    """A small network and its batch."""
-    nn = torch.nn
-    layers = [nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)]
-    return nn.Sequential(*layers), torch.randn(64, 784), torch.randint(0, 10, (64,))
+def small(torch):
+    """What small things cost."""
+    few = numbers(torch, 4)
+    one = numbers(torch, 1)
+    host = torch.ones(4)
+    yield "item", None, lambda: one.item()
+    yield "item of a part", None, lambda: few[0].item()
+    yield "4 numbers to the GPU", None, lambda: host.cuda()
+    yield "sum of 4", None, lambda: few.sum()
 
 
-def residual(torch, width=64, blocks=6):
-    """A small residual network of convolutions and its images."""
-    nn = torch.nn
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = (
-                nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width))
-                for _ in range(2)
-            )
-
-        def forward(self, x):
-            return (x + self.two(self.one(x).relu())).relu()
-
-    stem = [nn.Conv2d(3, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
-    end = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)]
-    model = nn.Sequential(*stem, *(Block() for _ in range(blocks)), *end)
-    return model, torch.randn(64, 3, 32, 32), torch.randint(0, 10, (64,))
+def copies(torch):
+    """Copies of 256 MB between host and GPU."""
+    host, device = torch.zeros(1 << 26), numbers(torch, 1 << 26)
+    pinned = torch.zeros(1 << 26).pin_memory()
+    target = torch.empty(1 << 26).pin_memory()
+    big = 4 << 26
+    yield "to the GPU", big, lambda: host.cuda()
+    yield "from the GPU", big, lambda: device.cpu()
+    yield "to the GPU, pinned", big, lambda: device.copy_(pinned, non_blocking=True)
+    yield "from the GPU, pinned", big, lambda: target.copy_(device, non_blocking=True)
 
 
-def transformer(torch, width=256, layers=4, heads=4, length=128, words=1000):
-    """A small GPT and its tokens."""
-    nn, functional = torch.nn, torch.nn.functional
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.joint, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            batch, time, _ = x.shape
-            parts = self.joint(self.first(x)).split(width, 2)
-            q, k, v = (p.view(batch, time, heads, -1).transpose(1, 2) for p in parts)
-            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(mixed.transpose(1, 2).reshape(batch, time, width))
-            return x + self.down(functional.gelu(self.up(self.second(x))))
-
-    class Network(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
-
-        def forward(self, tokens):
-            places = torch.arange(tokens.shape[1], device=tokens.device)
-            made = self.blocks(self.tokens(tokens) + self.places(places))
-            return self.head(self.norm(made)).reshape(-1, words)
-
-    tokens = torch.randint(0, words, (8, length + 1))
-    return Network(), tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
+def compared(generate, both, repeats=30):
+    """A line for each case of two generators that go together."""
+    results = []
+    for (name, size, ours), (_, _, theirs) in zip(*(generate(torch) for torch in both)):
+        times = []
+        for function in (ours, theirs):
+            try:
+                times.append(seconds(function, repeats, modules=both))
+            except Exception as error:
+                times.append(math.nan)
+                print(f"  {name}: {type(error).__name__}: {str(error)[:200]}")
+        rate = f"{size / times[0] / 1e9:7.0f} GB/s" if size else " " * 12
+        cells = " | ".join(f"{t * 1e6:10.1f}" for t in times)
+        print(f"| {name:34} | {cells} | {times[1] / times[0]:5.2f} | {rate} |", flush=True)
+        results.append((name, *times))
+    return results
 
 
-def training(torch, make):
+# training steps
+
+
+def step_of(torch, name, how):
     """A function that does one training step and returns its loss."""
-    torch.manual_seed(0)
-    model, inputs, targets = make(torch)
-    model, inputs, targets = model.cuda(), inputs.cuda(), targets.cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    _, optimizer, loss = STEPS[name](torch)
 
     def step():
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-        loss.backward()
+        value = loss()
+        value.backward()
         optimizer.step()
-        return loss
+        return value
 
-    return step
+    return torch.compile(step) if how == "compiled" and torch.__name__ == "ember" else step
+
+
+def trained(which, how, names, quick):
+    """Figures of training steps, a line of JSON each: for this process alone."""
+    start = time.perf_counter()
+    torch = importlib.import_module(which)
+    torch.cuda.init()
+    for name in names:
+        found = {"step": name, "who": which, "how": how}
+        try:
+            found |= figures(torch, name, how, quick, start)
+        except Exception as error:
+            found["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+        print(json.dumps(found), flush=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        start = time.perf_counter()
+
+
+def figures(torch, name, how, quick, start):
+    """Seconds until the first step is done and of a step, memory, and losses."""
+    if how == "compiled" and torch.__name__ == "torch":
+        _, optimizer, loss = STEPS[name](torch)
+        forward = torch.compile(loss)
+
+        def step():
+            optimizer.zero_grad()
+            value = forward()
+            value.backward()
+            optimizer.step()
+            return value
+    else:
+        step = step_of(torch, name, how)
+    losses = [step().item()]
+    first = time.perf_counter() - start
+    losses += [step().item() for _ in range(4)]
+    torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    step()
+    torch.cuda.synchronize()
+    each = time.perf_counter() - began
+    repeats = max(3, min(50, int((0.7 if quick else 2) / each / 3)))
+    took = seconds(step, repeats, 3, [torch])
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    report = step.report() if hasattr(step, "report") else ""
+    return {"ms": took * 1e3, "first_s": first, "GiB": peak, "losses": losses, "report": report}
+
+
+def steps(options):
+    """A table of training steps."""
+    names = [n for n in STEPS if options.only in n]
+    ways = [("ember", "eager"), ("ember", "compiled"), ("torch", "eager")]
+    if importlib.util.find_spec("ember.capture.deferred"):
+        ways.insert(1, ("ember", "deferred"))
+    if options.torch_compile:
+        ways.append(("torch", "compiled"))
+    rows = {}
+    for which, how in ways:
+        environment = {**os.environ, "EMBER_DEFER": "1" if how == "deferred" else "0"}
+        command = [
+            sys.executable,
+            __file__,
+            "--child",
+            f"{which} {how}",
+            "--names",
+            "|".join(names),
+        ]
+        command += ["--quick"] if options.quick else []
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for line in done.stdout.splitlines():
+            if line.startswith("{"):
+                found = json.loads(line)
+                rows[found["step"], which, how] = found
+    theirs = {n: rows.get((n, "torch", "eager"), {}).get("ms", math.nan) for n in names}
+    print("| training step | who | ms | to PyTorch eager | first step s | GiB | losses |")
+    for name in names:
+        for way in ways:
+            found = rows.get((name, *way), {"error": "no answer"})
+            if "error" in found:
+                print(f"| {name} | {' '.join(way)} | {found['error']} |")
+                continue
+            factor = theirs[name] / found["ms"]
+            ends = ", ".join(f"{found['losses'][i]:.4f}" for i in (0, -1))
+            print(
+                f"| {name:20} | {' '.join(way):14} | {found['ms']:8.3f} | {factor:5.2f} "
+                f"| {found['first_s']:5.1f} | {found['GiB']:6.2f} | {ends} |"
+                + (f" {found['report']}" if found["report"] else ""),
+                flush=True,
+            )
+
+
+# curves
+
+
+def curve(torch, make, batches, count):
+    """The losses of a training run, the same batches for everyone."""
+    _, optimizer, loss = make(torch)
+
+    def step(inputs, targets):
+        optimizer.zero_grad()
+        value = loss(inputs, targets)
+        value.backward()
+        optimizer.step()
+        return value.detach()
+
+    run = torch.compile(step) if torch.__name__ == "ember" else step
+    found = [run(*(torch.from_numpy(b).cuda() for b in batches(i))) for i in range(count)]
+    return np.array([float(v) for v in found])
+
+
+def token_batches(batch, length, words):
+    """Sequences in which each word tells the next, but for one in ten."""
+    following = np.random.default_rng(3).permutation(words)
+
+    def batches(i):
+        generator = np.random.default_rng(1000 + i)
+        rows = np.empty((batch, length + 1), np.int64)
+        rows[:, 0] = generator.integers(0, words, batch)
+        for t in range(length):
+            noise = generator.random(batch) < 0.1
+            rows[:, t + 1] = np.where(noise, generator.integers(0, words, batch),
+                                      following[rows[:, t]])  # fmt: skip
+        return np.ascontiguousarray(rows[:, :-1]), rows[:, 1:].reshape(-1)
+
+    return batches
+
+
+def image_batches(batch, size, words):
+    """Images whose class is a faint pattern in noise."""
+    patterns = np.random.default_rng(4).standard_normal((words, 3, size, size)).astype("f")
+
+    def batches(i):
+        generator = np.random.default_rng(2000 + i)
+        targets = generator.integers(0, words, batch)
+        noise = generator.standard_normal((batch, 3, size, size)).astype("f")
+        return noise + 0.3 * patterns[targets], targets
+
+    return batches
+
+
+def curves(both, count):
+    """How far training runs of both are apart."""
+    runs = {
+        "gpt2 124M b4 t128 float32": (
+            lambda torch: gpt(torch, 4, 128, amp=False), token_batches(4, 128, 50304),
+        ),
+        "gpt2 124M b4 t128 bf16": (lambda torch: gpt(torch, 4, 128), token_batches(4, 128, 50304)),
+        "resnet18 b64 64x64 float32": (
+            lambda torch: resnet(torch, 64, 18, 64, 10, amp=False), image_batches(64, 64, 10),
+        ),
+    }  # fmt: skip
+    for name, (make, batches) in runs.items():
+        ours, theirs = (curve(torch, make, batches, count) for torch in both)
+        apart = np.abs(ours - theirs) / np.abs(theirs)
+        at = [0, count // 30, count // 10, count // 3, count - 1]
+        print(f"{name}: {count} steps, losses at {at}: {ours[at].round(4)} and PyTorch's "
+              f"{theirs[at].round(4)}; apart by at most {apart.max():.1e}, in the mean "
+              f"{apart.mean():.1e}", flush=True)  # fmt: skip
+
+
+def full_memory(torch):
+    """A hundred times out of memory leaves memory as it was."""
+    torch.ones(3, device="cuda")
+    start = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
+    refused = 0
+    for _ in range(100):
+        try:
+            held = [torch.empty(1 << 34, dtype=torch.uint8, device="cuda") for _ in range(20)]
+            del held
+        except torch.cuda.OutOfMemoryError:
+            refused += 1
+    gc.collect()
+    torch.cuda.empty_cache()
+    end = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0]
+    works = torch.ones(5, device="cuda").sum().item() == 5
+    print(f"out of memory: {refused} of 100 refused, allocated and free before {start}, after "
+          f"{end}, works: {works}")  # fmt: skip
 
 
 def main():
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["ops", "steps"])
+    parser.add_argument("parts", nargs="*", default=["ops", "copies", "steps", "curves", "memory"])
+    parser.add_argument("--only", default="", help="steps whose name contains this")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument("--count", type=int, default=300, help="steps of the curves")
     parser.add_argument("--torch-compile", action="store_true", help="PyTorch's compiler too")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--names", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    today = datetime.date.today().isoformat()
-    print(f"{today}, {pytorch.cuda.get_device_name(0)}, PyTorch {pytorch.__version__}")
-    if "ops" in options.parts:
-        print("| op | | Ember | PyTorch | Ember is quicker by |")
-        for (name, ours), (_, theirs) in zip(cases(ember), cases(pytorch), strict=True):
-            row(name, "us", 1e6, [seconds(f, 30) for f in (ours, theirs)])
-    if "steps" not in options.parts:
+    if options.child:
+        trained(*options.child.split(), options.names.split("|"), options.quick)
         return
-    print("| training step | | Ember | PyTorch | Ember is quicker by |")
-    for make in (multilayer, residual, transformer):
-        eager = [training(torch, make) for torch in BOTH]
-        theirs = seconds(eager[1], 20)
-        row(f"{make.__name__}, eager", "ms", 1e3, [seconds(eager[0], 20), theirs])
-        compiled = ember.compile(training(ember, make))
-        row(f"{make.__name__}, compiled by Ember", "ms", 1e3, [seconds(compiled, 20), theirs])
-        if options.torch_compile:
-            both = pytorch.compile(training(pytorch, make))
-            row(f"{make.__name__}, both compiled", "ms", 1e3,
-                [seconds(compiled, 20), seconds(both, 20)])  # fmt: skip
-        ours, theirs = (training(torch, make) for torch in BOTH)
-        losses = [[float(step()) for _ in range(3)] for step in (ours, theirs)]
-        assert np.allclose(*losses, rtol=2e-3), losses
-        print(f"  first losses {losses[0]}, PyTorch's {losses[1]}")
+    if {"ops", "copies", "curves", "memory"} & set(options.parts):
+        both = [importlib.import_module(name) for name in ("ember", "torch")]
+        print(f"{both[1].cuda.get_device_name(0)}, PyTorch {both[1].__version__}")
+    if "ops" in options.parts:
+        print("| op, us | Ember | PyTorch | Ember is quicker by | Ember's rate |")
+        for generate in (cases, products, small):
+            compared(generate, both, 10 if options.quick else 30)
+    if "copies" in options.parts:
+        compared(copies, both, 3)
+    if "memory" in options.parts:
+        full_memory(both[0])
+    if "curves" in options.parts:
+        curves(both, options.count)
+    if "steps" in options.parts:
+        steps(options)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ember.backends.cuda.driver import _nvrtc
+
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 
@@ -220,6 +222,28 @@ assert torch.zeros(3, device="cuda").cpu().tolist() == [0, 0, 0]  # said once
 @pytest.mark.parametrize("name", GROUPS)
 def test_results_are_those_of_the_cpu(name, folder):
     run(folder, GROUPS[name])
+
+
+COLLECT = """
+import atexit, json
+sources, compiled = set(), Emulator.compile
+def collecting(self, index, source):
+    sources.add(source)
+    return compiled(self, index, source)
+Emulator.compile = collecting
+atexit.register(lambda: json.dump(sorted(sources), open({path!r}, "w")))
+"""
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_nvidias_compiler_takes_the_kernels(name, folder, tmp_path):
+    nvrtc = pytest.importorskip("cuda.bindings.nvrtc")
+    path = tmp_path / "sources.json"
+    run(folder, COLLECT.format(path=str(path)) + GROUPS[name])
+    sources = json.loads(path.read_text())
+    assert len(sources) > 5
+    for source in sources:
+        assert len(_nvrtc(nvrtc, source, "sm_90")) > 1000, source[-2000:]
 
 
 def test_random_numbers_are_those_of_simulated_gpus(folder):
