@@ -41,6 +41,7 @@ class FormulaOp(Op):
     rows = False
     checks: Any = None  # a function of the bound arguments that may raise
     takes_numbers = False  # whether numbers alone are operands too: torch.add(1, 2)
+    frees_numbers = False  # whether a number saved for backward is freed as a tensor is
     # variables for the gradient and the result in derivatives; a derived op has others
     seed, output = "g", "result"
 
@@ -377,6 +378,7 @@ class FormulaOp(Op):
             self.output in names,
             tuple(s if isinstance(s, Spec) else None for s in plan.call.in_specs),
             plan.axes,
+            self.frees_numbers,
         )
 
     # writing

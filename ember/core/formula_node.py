@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember.core import dispatch
-from ember.core.node import Node, Saved
+from ember.core.node import FREED, Node, Saved
 from ember.core.plan import Recipe
 
 
@@ -39,7 +39,10 @@ class FormulaNode(Node):
         return tuple(results)
 
     def release(self) -> None:
-        """Forget saved tensors."""
+        """Forget saved tensors; and saved numbers where PyTorch saves them as tensors, so that a
+        second backward is refused there too."""
         for value in self.saved.values():
             if isinstance(value, Saved):
                 value.release()
+        if self.recipe.frees_numbers:
+            self.saved = dict.fromkeys(self.saved, FREED)

@@ -188,6 +188,8 @@ class Saved:
             self.hooks, self.packed = None, None
 
 
+FREED: Saved = object.__new__(Saved)  # what stands in the place of a number that was freed
+FREED.array = FREED.hooks = None
 _connected: list[Callable[..., Any]] = []  # tensor.py: a tensor over an array with a node
 _detached: list[Callable[..., Any]] = []
 

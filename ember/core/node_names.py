@@ -63,7 +63,7 @@ OPS: dict[str, Title] = _table("""
     erfcx:SpecialErfcx floor_divide:DivBackward2 gated:Glu i0e:SpecialI0E i1:SpecialI1
     i1e:SpecialI1E log1p:Log1P log_ndtr:SpecialLogNdtr logsigmoid:LogSigmoid ndtri:SpecialNdtri
     rad2deg:Rad2Deg relu6:Hardtanh root_mean_square_scaled:Mul selu:Elu sloped:PreluKernel
-    square:Pow true_divide:Div xlog1py:SpecialXlog1Py zeta:SpecialZeta
+    share:Div square:Pow true_divide:Div xlog1py:SpecialXlog1Py zeta:SpecialZeta
 """)
 OPS |= {
     "adaptive_max_pool": lambda values: f"AdaptiveMaxPool{_dims(values)}D",

@@ -65,6 +65,7 @@ class Recipe(NamedTuple):
     saves_result: bool
     in_specs: tuple[Spec | None, ...]
     axes: tuple[int, ...]
+    frees_numbers: bool = False
 
 
 NOTHING: dict[str, Any] = {}

@@ -113,7 +113,7 @@ def mul(input: Any, other: Any) -> Any:
     return input * other
 
 
-mul.takes_numbers = True
+mul.takes_numbers = mul.frees_numbers = True
 
 
 @elementwise(API, accepts=ANY - BOOL)
@@ -171,6 +171,12 @@ def true_divide(input: Any, other: Any) -> Any:
     return input / other
 
 
+@elementwise(promote=floats)
+def share(input: Any, count: Any) -> Any:
+    """input / count, for a count that backward may read again and again: a mean's."""
+    return input / count
+
+
 @elementwise(PLAIN | INPLACE, accepts=REAL)
 def floor_divide(input: Any, other: Any) -> Any:
     """floor(input / other)."""
@@ -187,6 +193,7 @@ floor_divide.grad = flat_in_both
 trunc_divide.grad = flat_in_both
 for _op in (true_divide, floor_divide, trunc_divide):
     _op.takes_numbers = True
+true_divide.frees_numbers = True
 ROUNDED = {None: true_divide, "floor": floor_divide, "trunc": trunc_divide}
 
 

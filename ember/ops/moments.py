@@ -10,6 +10,7 @@ from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.layout import product, reduced_shape, wrap_dims
+from ember.ops.arithmetic import share
 from ember.ops.norms import root
 from ember.ops.reduce import sum_
 from ember.source_lines import warn
@@ -42,8 +43,8 @@ def mean(
     )
     count = _count(input, dim)
     if found in dtypes.HALF:
-        return (sum_(input.to(dtypes.float32), dim, keepdim) / count).to(found)
-    return sum_(input, dim, keepdim, dtype=found) / count
+        return share(sum_(input.to(dtypes.float32), dim, keepdim), count).to(found)
+    return share(sum_(input, dim, keepdim, dtype=found), count)
 
 
 def moments(input: Tensor, dim: Any, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import wrap_dim
 from ember.ops import return_types
+from ember.ops.arithmetic import share
 from ember.ops.choices import where_
 from ember.ops.gathering import gather
 from ember.ops.joining import cat, stack
@@ -220,7 +221,7 @@ def _areas(y: Tensor, x: Any, dx: Any, dim: int) -> tuple[Tensor, int]:
         return y * 1.0, dim
     back = dim - y.ndim
     middle = y.narrow(dim, 1, length - 1) + y.narrow(dim, 0, length - 1)
-    areas = middle * widths / 2.0
+    areas = share(middle * widths if isinstance(x, Tensor) or dx is not None else middle, 2.0)
     return areas, areas.ndim + back
 
 

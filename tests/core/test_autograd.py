@@ -93,6 +93,26 @@ def test_backward_twice_where_nothing_was_saved(torch):
     assert x.grad.tolist() == [2]
 
 
+@pytest.mark.parametrize("make", [lambda x: x * 2, lambda x: 3 * x, lambda x: x / 2])
+def test_a_saved_number_is_freed_as_a_tensor_is(torch, make):
+    x = leaf(torch, 1.0, 2.0)
+    y = make(x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    before = x.grad.tolist()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.backward()
+    assert x.grad.tolist() == before
+
+
+def test_a_mean_and_a_scaled_sum_save_nothing(torch):
+    x = leaf(torch, 1.0, 2.0)
+    for y in (x.mean(), torch.add(x, x, alpha=2).sum(), torch.trapezoid(x), x.half().mean()):
+        y.backward()
+        y.backward()
+    assert x.grad.tolist() == [9, 9]
+
+
 def test_retain_graph(torch):
     x = leaf(torch, 3.0)
     y = (x * x).sum()
