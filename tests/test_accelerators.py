@@ -1,6 +1,7 @@
 """Modules of accelerators that Ember has no backend for, and the one name for those it has."""
 
 import importlib
+import pickle
 
 import pytest
 
@@ -107,3 +108,39 @@ def test_modules_of_kinds_of_devices():
     assert _utils._get_available_device_type() == expected
     with pytest.raises(RuntimeError, match="'zzz' does not have a corresponding module"):
         _utils._get_device_module("zzz")
+
+
+@pytest.mark.parametrize("name", ["mps", "mps:0", "xpu:1", "hpu", "vulkan", "xla", "privateuseone"])
+def test_devices_of_other_vendors_have_names(name):
+    place = torch.device(name)
+    assert str(place) == name and place == pickle.loads(pickle.dumps(place))
+    kind, _, index = name.partition(":")
+    assert (place.type, place.index) == (kind, int(index) if index else None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "text"),
+    [
+        ("mps", NotImplementedError, "'MPS' backend: Ember runs on cpu, cuda"),
+        ("vulkan", NotImplementedError, "not linked with support for vulkan devices"),
+        ("xpu", AssertionError, "Torch not compiled with XPU enabled"),
+        ("mtia", AssertionError, "Torch not compiled with MTIA enabled"),
+    ],
+)
+def test_no_tensor_lies_on_devices_of_other_vendors(kind, error, text):
+    layer = torch.nn.Linear(2, 2)
+    for make in (
+        lambda: torch.zeros(2, device=kind),
+        lambda: torch.tensor([1.0], device=torch.device(kind)),
+        lambda: torch.ones(2).to(kind),
+        lambda: torch.empty_like(torch.ones(2), device=kind),
+        lambda: torch.rand(2, device=kind),
+        lambda: layer.to(kind),
+        lambda: torch.Generator(kind),
+    ):
+        with pytest.raises(error, match=text):
+            make()
+    assert layer.weight.device.type == "cpu"
+    with torch.device(kind), pytest.raises(error, match=text):
+        torch.ones(2)
+    assert torch.ones(2).device.type == "cpu"

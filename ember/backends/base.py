@@ -176,16 +176,27 @@ def backend_of(kind: str) -> Backend:
     if found is None:
         _look_around(kind)
         provider = _providers.get(kind)
-        check(
-            provider,
-            AssertionError if kind == "cuda" else RuntimeError,
-            "Torch not compiled with CUDA enabled: no GPU was found, real or simulated. Simulated "
-            "GPUs: `ember run --gpus 2 script.py`, or EMBER_SIMULATE_GPUS=2 in the environment, "
-            "or ember.cuda.simulate(2) before the first use of a GPU.",
-        )
-        assert provider is not None
+        if provider is None:
+            raise _absent(kind)
         found = _backends[kind] = provider()
     return found
+
+
+def _absent(kind: str) -> Exception:
+    """The error for a tensor on a device that nothing here provides."""
+    if kind == "cuda":
+        return AssertionError(
+            "Torch not compiled with CUDA enabled: no GPU was found, real or simulated. Simulated "
+            "GPUs: `ember run --gpus 2 script.py`, or EMBER_SIMULATE_GPUS=2 in the environment, "
+            "or ember.cuda.simulate(2) before the first use of a GPU."
+        )
+    runs = f"Ember runs on cpu, cuda (real or simulated GPUs) and meta, and has no {kind} devices"
+    if kind in ("xpu", "mtia"):
+        return AssertionError(f"Torch not compiled with {kind.upper()} enabled: {runs}")
+    return NotImplementedError(
+        f"Could not run this with arguments from the '{kind.upper()}' backend: {runs} "
+        f"(PyTorch is not linked with support for {kind} devices)"
+    )
 
 
 _looked: list[bool] = []  # whether real GPUs have been looked for
