@@ -3,7 +3,10 @@ itself."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+import numpy as np
 
 from ember import dtypes
 from ember.backends.base import resolve
@@ -21,23 +24,55 @@ from ember.layout import Size
 from ember.ops.create import _host_values
 from ember.ops.moves import move
 
+NAMES = ("data", "other", "size")  # of what a legacy constructor takes instead of an argument
+
 
 def _made(dtype: DType, device: Device, args: tuple[Any, ...]) -> Tensor:
-    """What a legacy constructor makes: sizes give an uninitialised tensor, data a copy."""
-    if len(args) == 1 and not isinstance(args[0], int):
+    """What a legacy constructor makes: sizes give an uninitialised tensor, data a copy, and a
+    tensor one that shares its memory."""
+    args = args or (0,)
+    if len(args) == 1 and not _is_size(args[0]):
         data = args[0]
-        if type(data).__name__ == "Size":
-            return tensor_of(empty(contiguous_spec(shape_of((data,)), dtype, device)))
         if isinstance(data, Tensor):
+            check(
+                data.dtype is dtype,
+                TypeError,
+                lambda: (
+                    f"expected a tensor of {dtype}, but got one of {data.dtype}: use .to(dtype) to "
+                    "convert it"
+                ),
+            )
             return move(data.detach(), device, dtype, False, False, None)
+        check(
+            hasattr(type(data), "__getitem__") and not isinstance(data, np.generic | dict),
+            TypeError,
+            f"new(): data must be a sequence (got {type(data).__name__}). To make a tensor of one "
+            "number use torch.tensor(number)",
+        )
         values, found = _host_values(data, dtype)
         return tensor_of(from_values(values, found, device))
-    return tensor_of(empty(contiguous_spec(shape_of(args) if args else (0,), dtype, device)))
+    shape = (operator.index(args[0]),) if isinstance(args[0], np.ndarray) else shape_of(args)
+    return tensor_of(empty(contiguous_spec(shape, dtype, device)))
+
+
+def _is_size(value: Any) -> bool:
+    """Whether one argument is a size rather than data: an integer (no bool), or a torch.Size."""
+    if isinstance(value, Tensor | bool | Size):
+        return isinstance(value, Size)
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _construct(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    if len(kwargs) == 1 and not args:
+        args = tuple(Size(v) if k == "size" else v for k, v in kwargs.items() if k in NAMES)
     check(
-        not kwargs, TypeError, f"Tensor() got unexpected keyword argument(s): {', '.join(kwargs)}"
+        not kwargs or args,
+        TypeError,
+        f"Tensor() got unexpected keyword argument(s): {', '.join(kwargs)}",
     )
     place = Device(device) if device is not None else CPU
     check(
@@ -46,7 +81,10 @@ def _construct(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
         f"legacy constructor expects device type: cpu but device type: {place.type} was passed. "
         f"Use torch.tensor(data, device='{place}'), or torch.{place.type}.FloatTensor",
     )
-    made = _made(modes.get_default_dtype(), _default_type_device(), args)
+    if len(args) == 1 and isinstance(args[0], Tensor):
+        made = args[0].view_as(args[0]) if cls is Tensor else args[0].detach()
+    else:
+        made = _made(modes.get_default_dtype(), _default_type_device(), args)
     if cls is not Tensor:
         shell = object.__new__(cls)
         shell._array = made._array
@@ -178,20 +216,6 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
     )
     if size is not None:
         args = (Size(size),)
-    if len(args) == 1:
-        check(
-            not isinstance(args[0], float),
-            TypeError,
-            f"new(): data must be a sequence (got {type(args[0]).__name__})",
-        )
-        check(
-            not isinstance(args[0], Tensor) or args[0].dtype is self.dtype,
-            TypeError,
-            lambda: (
-                f"expected a tensor of {self.dtype}, but got one of {args[0].dtype}: use "
-                ".to(dtype) to convert it"
-            ),
-        )
     return _made(self.dtype, place, args)
 
 

@@ -1,5 +1,6 @@
 """Legacy constructors and what every tensor is asked for; values as PyTorch gives them."""
 
+import numpy as np
 import pytest
 
 import ember as torch
@@ -22,6 +23,32 @@ def test_new_refuses_other_devices_dtypes_and_plain_numbers():
         a.new(a.long())
     with pytest.raises(TypeError, match="data must be a sequence .got float"):
         a.new(1.5)
+
+
+@pytest.mark.parametrize(
+    "data", [2.5, True, None, 1j, np.float32(2), {1: 2}, {1}, object(), iter([1])], ids=lambda d: type(d).__name__
+)
+def test_a_legacy_constructor_wants_sizes_or_a_sequence(data):
+    kind = type(data).__name__
+    for make in (torch.Tensor, torch.FloatTensor, torch.ones(1).new):
+        with pytest.raises(TypeError, match=rf"new\(\): data must be a sequence \(got {kind}\)"):
+            make(data)
+
+
+def test_a_legacy_constructor_takes_integers_of_numpy_as_sizes_and_names():
+    assert torch.Tensor(np.int64(2)).shape == torch.Tensor(np.array(2)).shape == (2,)
+    assert torch.Tensor(np.array(2.5)).tolist() == 2.5 and torch.Tensor(range(2)).tolist() == [0, 1]
+    assert torch.Tensor(size=(2, 3)).shape == (2, 3) and torch.Tensor(data=[2.5]).tolist() == [2.5]
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        torch.Tensor(shape=(2,))
+
+
+def test_a_tensor_of_a_tensor_is_another_view_of_any_dtype():
+    w = torch.ones(2, requires_grad=True)
+    assert torch.Tensor(w).grad_fn is not None and torch.Tensor(w)._base is w
+    assert torch.Tensor(torch.tensor([3])).dtype is torch.int64
+    with pytest.raises(TypeError, match="expected a tensor of torch.float32"):
+        torch.FloatTensor(torch.tensor([3]))
 
 
 def test_no_tensor_is_of_a_kind_that_ember_lacks():
