@@ -170,16 +170,23 @@ def _exactly(file: Any, count: int) -> bytes:
     return data
 
 
+class ForeignPickle(pickle.UnpicklingError, RuntimeError):
+    """A pickle that torch.save did not write: PyTorch raises one or the other, by its protocol."""
+
+
 def read_legacy(file: Any, unpickle: Unpickle, restore: Callable[[Any, str], Any]) -> Any:
     """The object in a file of the format before archives.
 
-    RuntimeError for other files and for broken ones, EOFError for a file that is cut off.
+    ForeignPickle for other pickles, RuntimeError for broken files, EOFError for a file that is cut
+    off.
     """
     magic = unpickle(file, None)
     check(
         isinstance(magic, int) and magic == MAGIC_NUMBER,
-        RuntimeError,
-        "Invalid magic number; corrupt file?",
+        ForeignPickle,
+        f"Invalid magic number; corrupt file? It begins with a pickled {type(magic).__name__}, as "
+        "pickle.dump writes it, not torch.save: read it with pickle.load, which runs what the file "
+        "says, if you trust its source",
     )
     version = unpickle(file, None)
     check(version == PROTOCOL_VERSION, RuntimeError, f"Invalid protocol version: {version}")

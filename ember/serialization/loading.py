@@ -37,7 +37,7 @@ def load(
     Tensors return to the device that they were saved from; `map_location` sends them elsewhere: a
     device, a dict of places, or a function (storage, place) -> storage or None. With
     `weights_only`, the default, a file can hold only tensors and plain data, and nothing in it is
-    run; UnpicklingError names what it refuses. `weights_only=False` runs what the file says: only
+    run; UnpicklingError names what it refuses, and plain pickles. `weights_only=False` runs what the file says: only
     for files that you trust. `mmap=True` maps the file instead of reading it. RuntimeError for
     broken files, and for a GPU that is not there.
 
@@ -111,7 +111,12 @@ def _read(
             "trusted source.",
         )
         return legacy.read_tar(file, unpickle, restore)
-    return legacy.read_legacy(file, unpickle, restore)
+    try:
+        return legacy.read_legacy(file, unpickle, restore)
+    except legacy.ForeignPickle as error:
+        if not weights_only:
+            raise
+        raise legacy.ForeignPickle(f"Weights only load failed. {error}") from None
 
 
 def _from_here(file: Any) -> Any:

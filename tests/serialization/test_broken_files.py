@@ -59,6 +59,12 @@ def test_files_of_something_else():
             torch.load(io.BytesIO(content))
     with pytest.raises(RuntimeError, match="Invalid magic number; corrupt file?"):
         torch.load(io.BytesIO(pickle.dumps({"a": 1})), weights_only=False)
+    for protocol in (2, 4, 5):
+        content = pickle.dumps({"a": 1}, protocol)
+        with pytest.raises(pickle.UnpicklingError, match="Weights only load failed.*pickle.load"):
+            torch.load(io.BytesIO(content))
+        with pytest.raises(RuntimeError, match="magic number.*a pickled dict, as pickle.dump"):
+            torch.load(io.BytesIO(content))
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         archive.writestr("code/a.py", "")
