@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import vdot
 
 import ember.ops as ops
 from ember.amp import step_search
 from ember.amp.remedies import magnitude, remedy
-from ember.amp.step_record import Noted, StepRecord
+from ember.amp.step_record import StepRecord
+from ember.amp.step_template import Behind, Noted
 from ember.core.executor import set_executor
 from ember.core.modes import no_grad
 from ember.core.tensor import Tensor, tensor_of
+from ember.dtypes import float32
 from ember.errors import check
 from ember.kernel.array import Array
 from ember.optim.optimizer import (
@@ -116,29 +120,30 @@ class guard:
     def step(self, *tensors: Tensor) -> NonFinite | None:
         """End a step here, after a look at `tensors`."""
         self._steps += 1
-        found = self._look([tensor._array for tensor in tensors])
-        self.forget()
+        arrays = [tensor._array for tensor in tensors]
+        found = self._look(arrays)
+        self.forget(arrays)
         return found
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._steps += 1
-        arrays = [grad._array for grad in gradients_of(optimizer)]
-        if not all_finite([*arrays, *self.record.roots]):
+        arrays = gradients_of(optimizer)
+        if not all_finite([*arrays, *self.record.roots()]):
             self._look(arrays)
-        self.forget()
-        self.record.paused = True  # what the optimizer does is not of the step
+        self.forget(arrays)
+        self.record.pause(True)  # what the optimizer does is not of the step
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.record.paused = False
+        self.record.pause(False)
 
-    def forget(self) -> None:
-        """Let go what was noted of the step so far."""
-        self.record.clear()
+    def forget(self, ends: list[Any] | None = None) -> None:
+        """Let go what was noted of the step so far; `ends` were looked at."""
+        self.record.clear(ends)
 
     def explain(self, optimizer: Any) -> NonFinite | None:
         """What made the gradients of an optimizer not finite; None if they are, or nothing is
         known of them."""
-        return self._search([grad._array for grad in gradients_of(optimizer)])
+        return self._search(gradients_of(optimizer))
 
     def _look(self, arrays: list[Any]) -> NonFinite | None:
         return self._search_and_tell(arrays, set())
@@ -162,12 +167,16 @@ class guard:
     def _search(self, arrays: list[Any], numbers: set[int] = frozenset()) -> NonFinite | None:
         slot = set_executor(None)
         try:
-            bad = [a for a in arrays if step_search.state_of(a) != step_search.FINE]
-            roots = [a for a in self.record.roots if step_search.state_of(a) != step_search.FINE]
-            known = {self.record.known(a.storage) for a in (*bad, *roots)} - {None}
-            wanted = known | set(numbers)
-            found = step_search.first_culprit(self.record, wanted) if wanted else None
-            return None if found is None else self._report(found)._replace(count=len(bad))
+            record = self.record
+            record.leave_template(missed=False)
+            ends = zip(record.numbers_of(arrays), arrays, strict=True)
+            bad = [number for number, array in ends if not_finite(array)]
+            roots = {record.known(a.storage) for a in record.roots() if not_finite(a)}
+            wanted = ({*bad, *roots} - {None}) | set(numbers)
+            found = step_search.first_culprit(record, wanted) if wanted else None
+            if found is None:
+                return _unexplained(len(bad)) if bad and record.followed() else None
+            return self._report(found)._replace(count=len(bad))
         finally:
             set_executor(slot)
 
@@ -187,42 +196,80 @@ class guard:
     def _forward_of(self, entry: Noted) -> Noted | None:
         """The call of the forward whose node an entry of the backward belongs to."""
         number, best = entry.node.sequence, None
+        first = 0
+        if type(entry.node) is not Behind:  # nodes of this step have nothing to do with older ones
+            first = self.record.since
         for other in self.record.entries:
-            if other.node is None and 0 <= other.stamp < number:
+            if other.node is None and first <= other.stamp < number:
                 best = other if best is None or other.stamp > best.stamp else best
         return best
 
 
-def gradients_of(optimizer: Any) -> list[Tensor]:
-    """The gradients that an optimizer would step on."""
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    return [p.grad for p in params if p.grad is not None and p.grad._array.kind == "strided"]
+def _unexplained(count: int) -> NonFinite:
+    """A step that took its own way, and what it did cannot be run again."""
+    text = "run it again: steps that differ from those before are noted call by call"
+    return NonFinite("an op that was not noted", "", "?", 0, "", "inf or NaN", (), text, count)
+
+
+def not_finite(array: Any) -> bool:
+    """Whether an array holds inf or NaN."""
+    return step_search.state_of(array) != step_search.FINE
+
+
+def gradients_of(optimizer: Any) -> list[Any]:
+    """The arrays of the gradients that an optimizer would step on."""
+    arrays = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            grad = parameter.grad
+            if grad is not None and grad._array.kind == "strided":
+                arrays.append(grad._array)
+    return arrays
 
 
 def all_finite(arrays: list[Any]) -> bool:
-    """One flag for many arrays: their sum, which inf and NaN make bad, and only then each."""
-    arrays = [a for a in arrays if a.spec.dtype.is_floating_point and a.spec.numel]
-    near = [isinstance(a.storage.buffer, np.ndarray) for a in arrays]  # simulated GPUs too
-    hosts = [step_search.host_values(a) for a, here in zip(arrays, near) if here]
-    others = [tensor_of(a) for a, here in zip(arrays, near) if not here]
-    with np.errstate(all="ignore"):
-        total = sum((float(nd.sum(dtype=_wide(nd))) for nd in hosts), 0.0)
-    if not np.isfinite(total) and not all(np.isfinite(nd).all() for nd in hosts):
+    """One flag for many arrays: the sum of their squares, which inf and NaN make bad; only where
+    that is not finite (it may also be too large) each is looked at."""
+    total, near, far = 0.0, [], []
+    for array in arrays:
+        dtype = array.spec.dtype
+        if not dtype.is_floating_point or not array.spec.numel:
+            continue
+        if not isinstance(array.storage.buffer, np.ndarray):  # simulated GPUs have such memory too
+            far.append(array)
+            continue
+        near.append(array)
+        if dtype is float32:
+            values = array.host()
+            total += float(vdot(values, values))
+        else:
+            total += _flag(step_search.host_values(array))
+    if not isfinite(total) and any(not_finite(a) for a in near):
         return False
+    return not far or _all_finite_far(far)
+
+
+def _flag(values: Any) -> float:
+    """A number that is not finite if an element is not."""
+    if values.dtype == np.float16:  # of the exponents: its squares and sums are slow in NumPy
+        bits = np.ascontiguousarray(values).view(np.uint16)
+        return inf if ((bits & 0x7C00) == 0x7C00).any() else 0.0
+    return float(vdot(values, values))
+
+
+def _all_finite_far(arrays: list[Any]) -> bool:
+    """The same on devices whose memory the host does not see: one number comes back."""
     slot = set_executor(None)
     try:
         with no_grad():
-            for place in {tensor.device for tensor in others}:
-                sums = [t.float().sum() for t in others if t.device is place]
-                if not np.isfinite(ops.stack(sums).sum().item()):
-                    return all(bool(ops.isfinite(t).all()) for t in others)
+            tensors = [tensor_of(a) for a in arrays]
+            for place in {tensor.device for tensor in tensors}:
+                sums = [t.float().sum() for t in tensors if t.device is place]
+                if not isfinite(ops.stack(sums).sum().item()):
+                    return all(bool(ops.isfinite(t).all()) for t in tensors)
     finally:
         set_executor(slot)
     return True
-
-
-def _wide(nd: Any) -> Any:
-    return np.float32 if nd.dtype == np.float16 else None
 
 
 def described(found: step_search.Culprit) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ember import dtypes
-from ember.amp.step_record import Noted
+from ember.amp.step_template import Noted
 
 LARGEST = {dtypes.float16: 65504.0, dtypes.bfloat16: 3.39e38, dtypes.float32: 3.40e38}
 _BY_OP = {

@@ -1,23 +1,24 @@
 """The calls of a training step, noted while a guard is on, so that a step which went wrong can be
-run again and searched."""
+run again and searched. Steps that repeat an earlier one follow its template instead."""
 
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from threading import get_ident
+from typing import Any
 
 import numpy as np
 
+from ember.amp.step_template import END, Noted, Ref, Template, draw_key, is_draw
+from ember.backends.cpu.mersenne import Mersenne
 from ember.core import engine
 from ember.core.array import host_copy
 from ember.core.executor import Executor, current_executor, set_executor
 from ember.core.node import _sequence
 from ember.dtypes import uint8
 from ember.kernel.array import Array, Storage, contiguous_spec
-from ember.kernel.call import Call
 from ember.nn.modules.module_hooks import ModuleHooks
 from ember.nn.places import running_modules
 from ember.source_lines import PACKAGE
@@ -25,27 +26,8 @@ from ember.source_lines import PACKAGE
 _CALL = ModuleHooks._call_impl.__code__
 _UNKNOWN = ("?", 0, "")
 _FRAMES_BEYOND = 8  # how far outside the user's line a module is looked for
-
-
-class Ref(tuple[Any, ...]):
-    """(number of a storage, spec, offset): an array of the record, without its memory."""
-
-    __slots__ = ()
-
-
-class Noted(NamedTuple):
-    """One piece of work: a call, a copy or cast, a fill, or a transfer between devices."""
-
-    name: str
-    call: Any  # the Call; None for copies, fills and transfers
-    runner: Any
-    operands: tuple[Any, ...]  # a Ref in place of each array, lists of them in lists
-    outs: tuple[Ref, ...]
-    writes: bool  # whether the outs were there before
-    drawn: Any  # the random numbers that a draw gave
-    node: Any  # the node of the backward pass that it belongs to; None in the forward
-    place: tuple[str, int, str]  # file, line and module in the forward
-    stamp: int  # nodes that were made after it have a higher number
+_MOST_TEMPLATES = 16
+_MOST_MISSES = 16  # steps that went their own way, beyond which all are noted in full
 
 
 class StepRecord(Executor):
@@ -59,11 +41,13 @@ class StepRecord(Executor):
         self.most = most  # calls, beyond which the earlier ones are let go
         self.node: Any = None  # what the backward pass is at
         self.paused = False
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._user_code: dict[Any, bool] = {}
         self._paths: dict[int, tuple[Any, str]] = {}  # modules, kept alive, and their names
         self._hook: Any = None
-        self.clear()
+        self._templates: list[Template] = []
+        self._misses = 0.0  # how often a step went its own way, of late
+        self._forget()
 
     # in and out of the slot
 
@@ -71,26 +55,145 @@ class StepRecord(Executor):
         """Step into the executor's slot, and watch the nodes of backward passes."""
         self.inner, self._hook = current_executor(), engine.anomaly[0]
         set_executor(self)
-        engine.anomaly[0] = self._run_node
+        self._watch_nodes(True)
 
     def end(self) -> None:
         """Step out again, and let everything go."""
         if current_executor() is self:
             set_executor(self.inner)
-        if engine.anomaly[0] == self._run_node:
-            engine.anomaly[0] = self._hook
-        self.clear()
+        self._watch_nodes(False)
+        self._forget()
+        self._templates.clear()
         self._paths.clear()
 
-    def clear(self) -> None:
-        """Let the calls go."""
+    def pause(self, paused: bool) -> None:
+        """Let what an optimizer does pass unseen, or look again."""
+        self.paused = paused
+        if paused and current_executor() is self:
+            set_executor(self.inner)
+        elif not paused and current_executor() is self.inner:
+            set_executor(self)
+
+    def _watch_nodes(self, on: bool) -> None:
+        if on and engine.anomaly[0] is self._hook:
+            engine.anomaly[0] = self._run_node
+        elif not on and engine.anomaly[0] == self._run_node:
+            engine.anomaly[0] = self._hook
+
+    # steps
+
+    def clear(self, ends: list[Array] | None = None) -> None:
+        """A step is over: let the calls go. `ends` are the arrays that were looked at."""
+        template = self.following
+        if template is not None:
+            if template.path[self.position] is END:
+                self._misses = max(self._misses - 0.25, 0.0)
+                self._templates.remove(template)
+                self._templates.insert(0, template)
+            elif self.position:
+                self._misses += 1
+                template = None
+        elif self._whole and self.entries and self._misses < _MOST_MISSES:
+            found = self._ends or [self.known(a.storage) for a in ends or ()]
+            template = Template(self, found)
+            self._templates.insert(0, template)
+            del self._templates[_MOST_TEMPLATES:]
+        self._forget()
+        if template is not None and self._misses < _MOST_MISSES:
+            self.following = template
+        self._watch_nodes(self.following is None)
+
+    def _forget(self) -> None:
+        self.following: Template | None = None
+        self.position = 0
+        self._kept: list[Any] = []
+        self._looked: list[tuple[int, Any]] = []
+        self._whole, self._ends = True, []
+        self.since = 0  # the stamps of what this step itself noted
+        self._prefix: Template | None = None  # what a step that went its own way had followed
         self.entries: list[Noted] = []
-        self.roots: list[Array] = []  # numbers that were made just before a backward pass
+        self.root_at: dict[int, int] = {}
+        self._roots: list[Array] = []  # numbers that were made just before a backward pass
         self.outside: dict[int, Storage] = {}  # storages that were there before
         self.empty: dict[int, tuple[int, Any]] = {}  # bytes and device of those made without a call
         self._storages: list[weakref.ref[Storage]] = []
         self._numbers: dict[int, int] = {}
         self._backward = self.paused = False
+
+    def roots(self) -> list[Array]:
+        """The losses of the step."""
+        return [*self._roots, *(array for _, array in self._looked)]
+
+    def numbers_of(self, ends: list[Array]) -> list[int | None]:
+        """The numbers of the arrays that are looked at when a step ends, as far as known."""
+        found = [self.known(array.storage) for array in ends]
+        if self._prefix is None:
+            self._ends = self._ends or found
+        elif len(self._prefix.ends) == len(found):
+            pairs = zip(found, self._prefix.ends, strict=True)
+            found = [b if a is None or a in self.outside else a for a, b in pairs]
+        return found
+
+    def followed(self) -> bool:
+        """Whether some of the step is known from an earlier one."""
+        return self._prefix is not None
+
+    # following a template
+
+    def _follows(self, key: Any, arguments: tuple[Any, ...], call: Any = None) -> bool:
+        """Whether this is what the template has next; keeps what differs from step to step."""
+        assert self.following is not None
+        expected, keep, _ = self.following.path[self.position]
+        if expected != key:
+            if not self._turns(key):
+                self.leave_template()
+                return False
+            keep = self.following.path[self.position].keep
+        self.position += 1
+        if keep is not None:
+            kept = keep(arguments)
+            self._kept.append((kept, state_of_source(arguments[1])) if is_draw(call) else kept)
+        return True
+
+    def _turns(self, key: Any) -> bool:
+        """Go on with another template, that begins as this one does."""
+        position, now = self.position, self.following
+        assert now is not None
+        for other in self._templates:
+            if other is not now and position < len(other.path) and other.path[position].key == key:
+                if other.agrees(now, position):
+                    self.following = other
+                    return True
+        return False
+
+    def _look_at(self, array: Any) -> None:
+        """Keep a loss, which is looked at when the step ends."""
+        assert self.following is not None
+        root = self.following.path[self.position - 1].root
+        if root is not None and type(array) is Array:
+            self._looked.append((root, array))
+
+    def leave_template(self, missed: bool = True) -> None:
+        """Turn what was followed into entries, as if they had been noted."""
+        template, position = self.following, self.position
+        if template is None:
+            return
+        self.following, self._whole = None, position == 0
+        self._misses += missed
+        self._watch_nodes(True)
+        if not position:
+            return
+        self._prefix, self.since = template, next(_sequence)
+        self.entries, self.outside = template.restored(self._kept, position)
+        self.empty = dict(template.empty)
+        self._storages = [_gone] * template.count
+        for number, storage in self.outside.items():
+            self._numbers[id(storage)] = number
+            self._storages[number] = weakref.ref(storage)
+        for number, array in self._looked:
+            self._numbers[id(array.storage)] = number
+            self._storages[number] = weakref.ref(array.storage)
+        self._backward = self.entries[-1].node is not None
 
     # storages
 
@@ -158,6 +261,7 @@ class StepRecord(Executor):
         operands: tuple[Any, ...],
         outs: tuple[Any, ...],
         writes: bool,
+        key: Any,
         drawn: Any = None,
     ) -> None:
         node = self.node
@@ -169,75 +273,134 @@ class StepRecord(Executor):
         place = _UNKNOWN if backward else self._place()
         stamp = -1 if backward else next(_sequence)
         entries = self.entries
-        entries.append(Noted(name, call, runner, operands, outs, writes, drawn, node, place, stamp))
+        entries.append(
+            Noted(name, call, runner, operands, outs, writes, drawn, node, place, stamp, key)
+        )
         if len(entries) > self.most:
-            self.clear()
+            self._forget()
+            self._whole = False
 
     def _note_roots(self) -> None:
         """The loss is among the last results, before the ones that backward starts from."""
-        for entry in self.entries[-3:]:
+        first = max(len(self.entries) - 3, 0)
+        for position, entry in enumerate(self.entries[first:], first):
             if entry.call is None and not entry.name.startswith("the cast"):
                 continue
             for number, spec, offset in entry.outs:
                 storage = self._storages[number]()
                 if spec.numel == 1 and storage is not None:
-                    self.roots.append(Array(storage, spec, offset))
+                    self._roots.append(Array(storage, spec, offset))
+                    self.root_at[position] = number
 
     def _is_off(self) -> bool:
-        return self.paused or threading.get_ident() != self._thread
+        return self.paused or get_ident() != self._thread
 
     # the executor
 
     def run(self, call: Any, runner: Any, operands: tuple[Any, ...]) -> Any:
         """Run a call, and note it."""
-        if self._is_off():
-            return super().run(call, runner, operands)
+        inner = self.inner
+        if self.paused or get_ident() != self._thread:
+            return runner(*operands) if inner is None else inner.run(call, runner, operands)
+        template = self.following
+        if template is not None:
+            key, keep, root = template.path[self.position]
+            if key is call:
+                self.position += 1
+                if keep is not None:
+                    self._kept.append(keep(operands))
+                made = runner(*operands) if inner is None else inner.run(call, runner, operands)
+                if root is not None and type(made) is Array:
+                    self._looked.append((root, made))
+                return made
+            if self._follows(draw_key(call) if is_draw(call) else call, operands, call):
+                made = super().run(call, runner, operands)
+                self._look_at(made)
+                return made
+        return self._run_noted(call, runner, operands)
+
+    def _run_noted(self, call: Any, runner: Any, operands: tuple[Any, ...]) -> Any:
         refs = tuple([self._ref(o) for o in operands])
+        key, drawn = call, None
+        if is_draw(call):
+            key, drawn = draw_key(call), state_of_source(operands[1])
         made = super().run(call, runner, operands)
-        drawn = None
         if call.writes:
             outs = tuple([refs[p] for p in call.writes])
-            if type(call) is Call:  # a draw, which a replay could not repeat
-                drawn = host_copy_of(operands[0])
         else:
             results = made if isinstance(made, tuple) else (made,)
             outs = tuple(
                 [Ref((self._new(r.storage), r.spec, r.offset)) for r in results if type(r) is Array]
             )
-        self._note(call.name, call, runner, refs, outs, bool(call.writes), drawn)
+        self._note(call.name, call, runner, refs, outs, bool(call.writes), key, drawn)
         return made
 
     def made(self, storage: Storage) -> None:
         """Memory that no call has made."""
-        if not self._is_off():
+        if self.following is None and not self._is_off():
             self.empty[self._new(storage)] = (storage.nbytes, storage.device)
-        super().made(storage)
+        if self.inner is not None:
+            self.inner.made(storage)
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """Fill, and note it."""
         super().fill(array, value, now)
-        if not self._is_off():
-            self._note("fill", None, now, (value,), (self._ref(array),), True)
+        if self._is_off():
+            return
+        key = ("fill", array.spec)
+        if self.following is None or not self._follows(key, (value, array)):
+            self._note("fill", None, now, (value,), (self._ref(array),), True, key)
 
     def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
         """Copy or cast, and note it."""
-        off = self._is_off()
-        refs = () if off else (self._ref(source), self._ref(target))
+        if self._is_off():
+            super().copy(target, source, now)
+            return
+        key = ("copy", target.spec, source.spec)
+        template = self.following
+        if template is not None and self._follows(key, (source, target)):
+            super().copy(target, source, now)
+            if template.path[self.position - 1].root is not None:
+                self._look_at(target)
+            return
+        refs = (self._ref(source), self._ref(target))
         super().copy(target, source, now)
-        if not off:
-            cast = target.spec.dtype is not source.spec.dtype
-            name = f"the cast to {target.spec.dtype}" if cast else "copy"
-            self._note(name, None, now, refs[:1], refs[1:], True)
+        cast = target.spec.dtype is not source.spec.dtype
+        name = f"the cast to {target.spec.dtype}" if cast else "copy"
+        self._note(name, None, now, refs[:1], refs[1:], True, key)
 
     def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
         """Move between devices, and note it."""
-        off = self._is_off()
-        if not off:
-            places = [_bytes_of(storage) for storage in (source, target)]
-            refs = tuple([self._ref(place) for place in places])
+        if self._is_off():
+            super().transfer(source, target, now)
+            return
+        key = ("transfer", source.nbytes, source.device, target.device)
+        if self.following is not None and self._follows(key, (source, target)):
+            super().transfer(source, target, now)
+            return
+        refs = tuple([self._ref(_bytes_of(storage)) for storage in (source, target)])
         super().transfer(source, target, now)
-        if not off:
-            self._note("transfer", None, None, refs[:1], refs[1:], True)
+        self._note("transfer", None, None, refs[:1], refs[1:], True, key)
+
+
+def _gone() -> None:
+    """Stands for the weak reference to a storage that is not known."""
+
+
+def state_of_source(source: Any) -> tuple[Any, ...]:
+    """(source, what puts it back to where it is): a stream of random numbers before a draw."""
+    if isinstance(source, Mersenne):
+        return source, source.words.copy(), source.spare, source.fresh
+    return source, source.state()
+
+
+def put_back(state: tuple[Any, ...]) -> None:
+    """Let a stream continue from a state of `state_of_source`."""
+    source, *values = state
+    if isinstance(source, Mersenne):
+        source.words[:], source.spare, source.fresh = values
+    else:
+        source.set_state(values[0])
 
 
 def user_line_from(frame: Any) -> tuple[str, int]:

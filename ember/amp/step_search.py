@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ember.amp.step_record import Noted, Ref, StepRecord, host_copy_of
+from ember.amp.step_record import StepRecord, host_copy_of, put_back, state_of_source
+from ember.amp.step_template import Noted, Ref, refs_in
 from ember.backends.base import memory_of
-from ember.core.array import copy_into, copy_of, from_host, storage_of, to_device
-from ember.device import CPU
+from ember.core.array import copy_of, storage_of
 from ember.dtypes import uint8
 from ember.kernel.array import Array, Storage, contiguous_spec
 
@@ -48,15 +48,6 @@ def state_of(array: Array) -> int:
     if np.isfinite(values).all():
         return FINE
     return NAN if np.isnan(values).any() else INFINITE
-
-
-def refs_in(operands: Iterable[Any]) -> Iterator[Ref]:
-    """The arrays among noted operands, also those in lists."""
-    for operand in operands:
-        if isinstance(operand, Ref):
-            yield operand
-        elif isinstance(operand, list):
-            yield from refs_in(operand)
 
 
 class Replay:
@@ -100,10 +91,12 @@ class Replay:
         entry = self.entries[position]
         operands = tuple([self.arrays(o) for o in entry.operands])
         if entry.drawn is not None:
-            drawn = from_host(np.ascontiguousarray(entry.drawn), entry.outs[0][1].dtype)
-            target = self.arrays(entry.outs[0])
-            place = target.spec.device
-            copy_into(target, drawn if place is CPU else to_device(drawn, place))
+            now = state_of_source(entry.drawn[0])
+            put_back(entry.drawn)
+            try:
+                entry.runner(*operands)
+            finally:
+                put_back(now)
         elif entry.call is not None:
             made = entry.runner(*operands)
             if not entry.writes:

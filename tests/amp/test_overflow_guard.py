@@ -5,12 +5,14 @@ import pickle
 import subprocess
 import sys
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
 
 import ember as torch
 from ember import nn
+from ember.amp.overflow_guard import all_finite
 from ember.core import engine
 from ember.core.executor import current_executor
 
@@ -231,14 +233,15 @@ def test_good_steps_let_everything_go():
     x = leaf(1.0, 2.0)
     optimizer = torch.optim.SGD([x], lr=0.1)
     with torch.amp.guard() as watch:
-        for _ in range(3):
+        for number in range(3):
             optimizer.zero_grad()
             (x * x).sum().backward()
-            held = len(watch.record.entries)
+            record = watch.record
+            assert (record.following is None) is (number == 0)
+            assert bool(record.entries) is (number == 0)  # later steps follow the first
             optimizer.step()
-            assert held > 0 and watch.record.entries[:1] != [held]
-            assert len(watch.record.entries) < held
-    assert watch.reports == [] and watch.record.entries == []
+            assert record.entries == [] and record.position == 0 and not record._kept
+    assert watch.reports == []
 
 
 def test_inside_a_profile():
@@ -320,3 +323,145 @@ def test_the_example(tmp_path):
     assert "the gradient of the cast to torch.float32 made the first inf of this step" in text
     assert "│ 1.second │ output   │" in text
     assert not options or picture.read_bytes()[:4] == b"\x89PNG"
+
+
+# steps that follow an earlier one
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.drop = nn.Linear(8, 8), nn.Dropout(0.5)
+
+    def forward(self, x, shift):
+        y = self.drop(self.first(x))
+        return (y - shift).exp()
+
+
+def test_later_steps_are_explained_as_the_first():
+    torch.manual_seed(0)
+    net = Noisy()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    with torch.amp.guard(action="note") as watch:
+        for number in range(6):
+            x, shift = torch.randn(4, 8), 1000.0 if number < 5 else -200.0
+            optimizer.zero_grad()
+            net(x, shift).mean().backward()
+            assert (watch.record.following is None) is (number == 0)
+            optimizer.step()
+    (found,) = watch.reports
+    assert (found.op, found.phase, found.made) == ("exp", "forward", "inf")
+    assert found.module == "net" and found.line == line_of("return (y - shift).exp()")
+    largest = float(found.operands[0].split(" to ")[1].split()[0])
+    assert 198 < largest < 205  # of this step, not of the one that it followed
+    assert found.count == 2
+
+
+def test_a_replay_draws_the_same_numbers():
+    x = torch.full((64,), 1e38, requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=0.0)
+    torch.manual_seed(3)
+    with torch.amp.guard(action="note") as watch:
+        for scale in (1e-3, 1e-3, 1.0):
+            optimizer.zero_grad()
+            kept = torch.nn.functional.dropout(x * scale, 0.9)
+            (kept * 2.0).sum().backward()
+            state = torch.get_rng_state()
+            optimizer.step()
+            assert torch.equal(state, torch.get_rng_state())
+    (found,) = watch.reports
+    assert found.op in ("dropout", "mul", "div") and found.made == "inf"
+    if found.op == "mul":
+        count = int(kept.isinf().sum()) or int((kept * 2.0).isinf().sum())
+        assert f"{count} inf of 64" in found.operands[-1]
+
+
+def test_steps_that_take_turns():
+    x, y = leaf(1.0, 4.0), leaf(1.0, 4.0)
+    first, second = torch.optim.SGD([x], lr=0.0), torch.optim.SGD([y], lr=0.0)
+    with torch.amp.guard(action="note") as watch:
+        for number in range(8):
+            first.zero_grad(), second.zero_grad()
+            (x * 2.0).sum().backward()
+            first.step()
+            (y.detach() * y - (4.0 if number == 7 else 0.5)).log().sum().backward()
+            assert (watch.record.following is None) is (number == 0)
+            second.step()
+    (found,) = watch.reports
+    assert found.op == "log" and found.made == "NaN"
+    assert len(watch.record._templates) == 0
+
+
+def test_other_shapes_and_other_ways():
+    x = leaf(1.0, 4.0)
+    optimizer = torch.optim.SGD([x], lr=0.0)
+    found = []
+    with torch.amp.guard(action=found.append) as watch:
+        for number in range(12):
+            optimizer.zero_grad()
+            batch = torch.ones(3 if number % 4 == 3 else 5, 2)
+            loss = ((x - float(number == 10)) * batch).log().sum()
+            if number == 10:
+                loss = loss + 1  # a way that no step took before
+            loss.backward()
+            assert (watch.record.following is None) is (number in (0, 3, 10, 11))
+            optimizer.step()
+    report = found[0]  # SGD then spoils x, as 0 times inf is NaN
+    assert (report.op, report.line) == (
+        "log",
+        line_of("loss = ((x - float(number == 10)) * batch).log().sum()"),
+    )
+
+
+def test_what_a_step_writes_before_it_goes_its_own_way():
+    x = leaf(1.0, 0.0)
+    optimizer = torch.optim.SGD([x], lr=0.0)
+    with torch.amp.guard(action="note") as watch:
+        for number in range(4):
+            optimizer.zero_grad()
+            (x + (0.0 if number == 3 else 1.0)).sqrt().sum().backward()
+            if number == 3:
+                torch.nn.utils.clip_grad_norm_([x], 1e9)
+            optimizer.step()
+    (found,) = watch.reports
+    assert (found.op, found.phase, found.made) == ("sqrt", "backward", "inf")
+
+
+def test_steps_that_never_repeat_are_noted_in_full():
+    x = leaf(1.0, 4.0)
+    optimizer = torch.optim.SGD([x], lr=0.0)
+    with torch.amp.guard(action="note") as watch:
+        for number in range(40):
+            optimizer.zero_grad()
+            (x - float(number == 39)).expand(number + 1, 2).log().sum().backward()
+            optimizer.step()
+        assert watch.record._misses >= 16 and watch.record.following is None
+    assert watch.reports[0].op == "log"
+
+
+def test_following_keeps_no_activation():
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen = []
+    net[1].register_forward_hook(lambda m, a, out: seen.append(weakref.ref(out._array.storage)))
+    with torch.amp.guard() as watch:
+        for _ in range(3):
+            optimizer.zero_grad()
+            net(torch.randn(2, 4)).sum().backward()
+            assert seen[-1]() is None
+            optimizer.step()
+    assert watch.reports == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_one_flag_for_all_gradients(dtype):
+    fine = torch.ones(3, 4, dtype=dtype)
+    assert all_finite([fine._array, (fine * 100)[:, ::2]._array, fine[:0]._array])
+    large = torch.full((3, 4), torch.finfo(dtype).max, dtype=dtype)
+    assert all_finite([large._array, torch.ones(2, dtype=torch.int64)._array])
+    for value in (float("inf"), float("-inf"), float("nan")):
+        bad = fine.clone()
+        bad[2, 3] = value
+        assert not all_finite([fine._array, bad._array])
+        assert not all_finite([large._array, bad.t()._array])
+        assert not all_finite([bad[:, 3:]._array]) and all_finite([bad[:2]._array])
