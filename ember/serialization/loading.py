@@ -37,9 +37,9 @@ def load(
     Tensors return to the device that they were saved from; `map_location` sends them elsewhere: a
     device, a dict of places, or a function (storage, place) -> storage or None. With
     `weights_only`, the default, a file can hold only tensors and plain data, and nothing in it is
-    run; UnpicklingError names what it refuses, and plain pickles. `weights_only=False` runs what the file says: only
-    for files that you trust. `mmap=True` maps the file instead of reading it. RuntimeError for
-    broken files, and for a GPU that is not there.
+    run; UnpicklingError names what it refuses, and plain pickles. `weights_only=False` runs what
+    the file says: only for files that you trust. `mmap=True` maps the file instead of reading it.
+    RuntimeError for broken files, and for a GPU that is not there.
 
     >>> import ember as torch, io
     >>> file = io.BytesIO()
