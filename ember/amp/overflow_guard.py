@@ -221,7 +221,7 @@ def gradients_of(optimizer: Any) -> list[Any]:
     arrays = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            grad = parameter.grad
+            grad = parameter._grad
             if grad is not None and grad._array.kind == "strided":
                 arrays.append(grad._array)
     return arrays
@@ -230,22 +230,18 @@ def gradients_of(optimizer: Any) -> list[Any]:
 def all_finite(arrays: list[Any]) -> bool:
     """One flag for many arrays: the sum of their squares, which inf and NaN make bad; only where
     that is not finite (it may also be too large) each is looked at."""
-    total, near, far = 0.0, [], []
+    total, far = 0.0, []
     for array in arrays:
-        dtype = array.spec.dtype
-        if not dtype.is_floating_point or not array.spec.numel:
-            continue
-        if not isinstance(array.storage.buffer, np.ndarray):  # simulated GPUs have such memory too
+        if type(array.storage.buffer) is not np.ndarray:  # simulated GPUs have such memory too
             far.append(array)
-            continue
-        near.append(array)
-        if dtype is float32:
+        elif array.spec.dtype is float32:
             values = array.host()
             total += float(vdot(values, values))
-        else:
+        elif array.spec.dtype.is_floating_point:
             total += _flag(step_search.host_values(array))
-    if not isfinite(total) and any(not_finite(a) for a in near):
+    if not isfinite(total) and any(map(not_finite, arrays)):
         return False
+    far = [a for a in far if a.spec.dtype.is_floating_point and a.spec.numel]
     return not far or _all_finite_far(far)
 
 

@@ -83,14 +83,17 @@ class StepRecord(Executor):
     # steps
 
     def clear(self, ends: list[Array] | None = None) -> None:
-        """A step is over: let the calls go. `ends` are the arrays that were looked at."""
+        """A step is over: let the calls go. `ends` are the arrays that were looked at. The next
+        one is expected to be like this."""
         template = self.following
         if template is not None:
             if template.path[self.position] is END:
-                self._misses = max(self._misses - 0.25, 0.0)
-                self._templates.remove(template)
-                self._templates.insert(0, template)
-            elif self.position:
+                if self._misses > 0.0:
+                    self._misses -= 0.25
+                self.position, self.paused = 0, False
+                self._kept, self._looked = [], []
+                return
+            if self.position:
                 self._misses += 1
                 template = None
         elif self._whole and self.entries and self._misses < _MOST_MISSES:
