@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ember.device import device as Device
+
+explainers: list[Callable[[Device, int], str]] = []  # what trackers add to an out-of-memory error
+
 
 def readable(nbytes: int) -> str:
     """Bytes as PyTorch's messages write them: 2.00 GiB."""
@@ -20,6 +26,13 @@ def full(index: int, nbytes: int, capacity: int, free: int, used: str) -> str:
         f"part of the model on another device; torch.cuda.memory_summary({index}) shows what is in "
         "use."
     )
+
+
+def explained(device: Device, nbytes: int) -> str:
+    """What trackers know about an allocation that does not fit, to be added to the message."""
+    if not explainers:
+        return " Inside `with torch.devices.track():` this error lists the live tensors by line."
+    return "".join(explain(device, nbytes) for explain in explainers)
 
 
 def refuse_after_fork() -> None:

@@ -6,7 +6,8 @@ from ember.devices.budgets import CopyBudgetError
 from ember.devices.fit import Fit, fits
 from ember.devices.ledger import Ledger, ledger
 from ember.devices.leftovers import Finding, check
-from ember.devices.memory import MemoryTracker, track
+from ember.devices.memory import MemoryTracker
+from ember.devices.out_of_memory import WatchedMemory, track
 
 __all__ = [
     "Advice",
@@ -15,6 +16,7 @@ __all__ = [
     "Fit",
     "Ledger",
     "MemoryTracker",
+    "WatchedMemory",
     "check",
     "fits",
     "ledger",

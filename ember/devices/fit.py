@@ -5,33 +5,24 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any
 
-from ember import dtypes
 from ember.backends.sim.specification import parse
 from ember.core.modes import no_grad
 from ember.core.tensor import Tensor
 from ember.devices.amounts import size
 from ember.devices.memory import MemoryTracker, Peak
+from ember.devices.remedies import Remedy, in_bfloat16, remedies, saved_elsewhere
 from ember.errors import check
 from ember.nn.modules.container import ModuleList, Sequential
 from ember.nn.modules.module import Module
 from ember.nn.parameter import Parameter
 from ember.nn.places import call_it, written
 from ember.optim.adamw import AdamW
-from ember.optim.sgd import SGD
 from ember.pytree import tree_leaves, tree_map
 from ember.source_lines import short
 from ember.utils.checkpoint import checkpoint
-
-
-class Remedy(NamedTuple):
-    """What a change would make of the peak."""
-
-    name: str
-    peak: int
-    saving: int
-    fits: bool
 
 
 class Fit:
@@ -66,12 +57,13 @@ class Fit:
         for remedy in self.remedies:
             kept = "fits" if remedy.fits else "does not fit"
             lines.append(
-                f"  {remedy.name}: {size(remedy.peak)}, saves {size(remedy.saving)}, {kept}"
+                f"  {remedy.name}: {size(remedy.peak)}, saves {size(remedy.saving)}, {kept} "
+                f"({remedy.cost})"
             )
         return "\n".join(lines)
 
 
-class _Question:
+class Question:
     """One model or function with its sample, to be run with changes."""
 
     def __init__(self, target: Any, sample: Any, optimizer: Any, loss: Any, training: bool):
@@ -99,8 +91,10 @@ class _Question:
         optimizer: Any = None,
         dtype: Any = None,
         checkpointing: bool = False,
+        autocast: bool = False,
+        offload: bool = False,
     ) -> Peak:
-        sample = _on_meta(self.sample, self.batch, batch, dtype)
+        sample = on_meta(self.sample, self.batch, batch, dtype)
         if not isinstance(self.target, Module):
             with MemoryTracker() as memory:
                 memory.adopt([t for t in tree_leaves(sample) if isinstance(t, Tensor)], "inputs")
@@ -118,22 +112,28 @@ class _Question:
         with MemoryTracker() as memory:
             _adopt(memory, model)
             memory.adopt([t for t in tree_leaves(sample) if isinstance(t, Tensor)], "inputs")
-            if self.training:
-                self._train(model, sample, optimizer or self.optimizer)
-            else:
-                with no_grad():
-                    self._call(model.eval(), sample)
+            with in_bfloat16() if autocast else nullcontext():
+                if self.training:
+                    self._train(model, sample, optimizer or self.optimizer, offload)
+                else:
+                    with no_grad():
+                        self._call(model.eval(), sample)
             return memory.peak()
 
     @staticmethod
     def _call(function: Any, sample: Any) -> Any:
+        if isinstance(sample, dict) and set(sample) == {"*", "**"}:  # as they were given
+            return function(*sample["*"], **sample["**"])
         return function(**sample) if isinstance(sample, dict) else function(*sample)
 
-    def _train(self, model: Any, sample: Any, optimizer: Any) -> None:
+    def _train(self, model: Any, sample: Any, optimizer: Any, offload: bool) -> None:
         stepper = optimizer(model.parameters())
         for _ in range(2):  # the second step has the state that the first one made
-            output = self._call(model, sample)
-            (self.loss or _sum_of)(output).backward()
+            with saved_elsewhere() if offload else nullcontext():
+                output = self._call(model, sample)
+                loss = (self.loss or _sum_of)(output)
+            loss.backward()
+            del loss
             del output
             stepper.step()
             stepper.zero_grad()
@@ -168,8 +168,8 @@ def meta_copy(model: Any) -> Any:
     return copy.deepcopy(model, known)
 
 
-def _on_meta(sample: Any, old: int, new: int | None, dtype: Any) -> Any:
-    """The sample without data, with another batch or dtype."""
+def on_meta(sample: Any, old: int = -1, new: int | None = None, dtype: Any = None) -> Any:
+    """The sample without data, with another batch or dtype; modules without data too."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, Module):
@@ -231,18 +231,19 @@ def fits(
     """
     count, model = parse(device)
     check(count > 0, ValueError, f"fits: {device!r} has no device")
-    question = _Question(target, sample, optimizer, loss, training)
+    question = Question(target, sample, optimizer, loss, training)
     found = Fit(count, f"one of {device}", model.memory, question.batch, question.peak())
     if count > 1 and question.batch > 1:
         found.split_peak = question.peak(batch=-(-question.batch // count)).bytes
     if search:
         found.largest_batch = _largest_batch(question, found)
         if isinstance(target, Module):
-            found.remedies = _remedies(question, found)
+            made = remedies(question, found.peak, found.capacity)
+            found.remedies = sorted(made, key=lambda remedy: -remedy.saving)
     return found
 
 
-def _largest_batch(question: _Question, found: Fit) -> int:
+def _largest_batch(question: Question, found: Fit) -> int:
     """By the slope of the peak, then by trying: 0 if not even one fits."""
 
     def fitting(batch: int) -> bool:
@@ -261,30 +262,3 @@ def _largest_batch(question: _Question, found: Fit) -> int:
             high, guess = guess, guess - step
         step *= 2
     return low
-
-
-def _remedies(question: _Question, found: Fit) -> list[Remedy]:
-    changes: dict[str, dict[str, Any]] = {}
-    if question.batch > 1:
-        half = (question.batch + 1) // 2
-        changes[f"two passes of batch {half} for one step"] = {"batch": half}
-    model = question.target
-    if any(isinstance(m, (ModuleList, Sequential)) and len(m) > 1 for m in model.modules()):
-        if question.training:
-            changes["checkpointing of the layers"] = {"checkpointing": True}
-    changes["everything in bfloat16"] = {"dtype": dtypes.bfloat16}
-    if question.training and question.optimizer is not SGD:
-        changes["SGD without momentum"] = {"optimizer": _plain_sgd}
-    made = []
-    for name, change in changes.items():
-        peak = question.peak(**change).bytes
-        made.append(Remedy(name, peak, found.peak.bytes - peak, peak <= found.capacity))
-    state = found.peak.by_kind["optimizer state"]
-    if state:
-        peak = found.peak.bytes - state
-        made.append(Remedy("optimizer state kept on the host", peak, state, peak <= found.capacity))
-    return sorted((r for r in made if r.saving > 0), key=lambda remedy: -remedy.saving)
-
-
-def _plain_sgd(parameters: Any) -> SGD:
-    return SGD(parameters, lr=0.1)

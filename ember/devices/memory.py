@@ -7,12 +7,11 @@ import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ember.backends.sim.backend import explainers, rounded
+from ember.backends.sim.backend import rounded
 from ember.core import engine
 from ember.core.executor import Executor, current_executor, set_executor
 from ember.core.node import _sequence
 from ember.core.tensor import Tensor
-from ember.devices.amounts import size
 from ember.kernel.array import Array, Storage
 from ember.nn.places import here
 from ember.optim.optimizer import (
@@ -20,7 +19,6 @@ from ember.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 from ember.pytree import tree_leaves
-from ember.source_lines import short
 
 KINDS = ("weights", "gradients", "optimizer state", "inputs", "activations", "workspace")
 
@@ -28,11 +26,11 @@ KINDS = ("weights", "gradients", "optimizer state", "inputs", "activations", "wo
 class Block:
     """Memory of one storage: how much, where, made by what."""
 
-    __slots__ = ("bytes", "device", "file", "kind", "line", "made_by", "module", "phase")
+    __slots__ = ("bytes", "device", "file", "kind", "line", "made_by", "module", "phase", "step")
 
     def __init__(self, nbytes: int, device: Any, kind: str, phase: str, made_by: str, place: Any):
         self.bytes, self.device, self.kind, self.phase = rounded(nbytes), device, kind, phase
-        self.made_by = made_by
+        self.made_by, self.step = made_by, 0
         self.file, self.line, self.module = place
 
 
@@ -51,8 +49,7 @@ class Peak(NamedTuple):
 class MemoryTracker(Executor):
     """Follows the storages of GPUs, real, simulated or `meta`, while its `with` block runs.
 
-    Out-of-memory errors of simulated GPUs inside the block list what is alive. Memory that was
-    there before is known only if `adopt` was told of it.
+    Memory that was there before is known only if `adopt` was told of it.
     """
 
     sees_meta = True
@@ -62,6 +59,7 @@ class MemoryTracker(Executor):
         self.events: list[tuple[int, Block]] = []  # (+bytes or -bytes, block) in order
         self._node: Any = None
         self._stepping = False
+        self.steps = 0  # how often an optimizer has stepped
         self._stamps: list[int] = []  # of forward calls, with where they were
         self._places: list[tuple[str, int, str]] = []
         self._handles: list[Any] = []
@@ -71,7 +69,6 @@ class MemoryTracker(Executor):
         self.inner, self._hook = current_executor(), engine.anomaly[0]
         set_executor(self)
         engine.anomaly[0] = self._run_node
-        explainers.append(self.explain)
         self._handles = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -82,7 +79,6 @@ class MemoryTracker(Executor):
         if current_executor() is self:
             set_executor(self.inner)
         engine.anomaly[0] = self._hook
-        explainers.remove(self.explain)
         for handle in self._handles:
             handle.remove()
 
@@ -106,6 +102,7 @@ class MemoryTracker(Executor):
         key = id(storage)
         phase = self.phase
         block = Block(storage.nbytes, storage.device, kind, phase, made_by, place)
+        block.step = self.steps
         live, events = self.live, self.events
 
         def gone(reference: Any) -> None:
@@ -157,6 +154,7 @@ class MemoryTracker(Executor):
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._stepping = False
+        self.steps += 1
         state = [t for t in tree_leaves(dict(optimizer.state)) if isinstance(t, Tensor)]
         self.adopt(state, "optimizer state")
 
@@ -218,61 +216,7 @@ class MemoryTracker(Executor):
                 sums[1] += 1
         return sorted((tuple(s) for s in found.values()), key=lambda s: -s[0])
 
-    def explain(self, device: Any, nbytes: int, most: int = 8) -> str:
-        """What is alive on a device, for its out-of-memory error, and the cheapest way out."""
-        groups = self.groups(device)
-        if not groups:
-            return ""
-        lines = ["", f"What is alive on {device}:"]
-        for total, count, block in groups[:most]:
-            where = f" {short(block.file)}:{block.line}" if block.line else ""
-            module = f" {block.module}" if block.module else ""
-            tensors = "1 tensor" if count == 1 else f"{count} tensors"
-            lines.append(f"  {size(total):>10}  {block.kind}{module}{where} ({tensors})")
-        if len(groups) > most:
-            rest = sum(group[0] for group in groups[most:])
-            lines.append(f"  {size(rest):>10}  {len(groups) - most} more places")
-        sums = dict.fromkeys(KINDS, 0)
-        for total, _, block in groups:
-            sums[block.kind] += total
-        lines.append(f"Cheapest way out: {_way_out(sums, nbytes)}")
-        return "\n".join(lines)
-
 
 def _gradients(optimizer: Any) -> list[Tensor]:
     params = [p for group in optimizer.param_groups for p in group["params"]]
     return [p.grad for p in params if p.grad is not None]
-
-
-def _way_out(sums: dict[str, int], nbytes: int) -> str:
-    """What the largest kind allows."""
-    moving = sums["activations"] + sums["workspace"] + sums["inputs"]
-    fixed = sums["weights"] + sums["gradients"] + sums["optimizer state"]
-    if moving >= fixed:
-        return (
-            f"the batch, whose activations take {size(moving)}: half of it (two backward passes "
-            f"for one step) frees about {size(moving / 2)}; torch.utils.checkpoint frees most of "
-            "it for a third more computing"
-        )
-    if sums["optimizer state"] > sums["weights"]:
-        return (
-            f"the optimizer, whose state takes {size(sums['optimizer state'])}: SGD keeps none, or "
-            "one number a weight with momentum"
-        )
-    return (
-        f"the weights, {size(sums['weights'])} with {size(sums['gradients'])} of gradients: "
-        "bfloat16 halves them, or part of the layers goes to another device"
-    )
-
-
-def track() -> MemoryTracker:
-    """Follow the memory of GPUs in a `with` block: `peak()`, `groups()`, and out-of-memory errors
-    of simulated GPUs that list what is alive by module and line.
-
-    >>> import ember as torch
-    >>> with torch.devices.track() as memory:
-    ...     x = torch.ones(1024, device="meta") + 1
-    >>> memory.peak().bytes
-    8192
-    """
-    return MemoryTracker()

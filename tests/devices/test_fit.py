@@ -48,7 +48,7 @@ def test_the_example():
     assert "  checkpointing of the layers: " in text
     assert "What is alive on cuda:0:" in text
     assert "activations model.blocks[0].widen examples/fit.py:17 (1 tensor)" in text
-    assert "Cheapest way out: the batch" in text
+    assert "Cheapest fix that would have fitted: two passes of batch 1024 for one step" in text
 
 
 def test_kinds_of_memory():
@@ -172,3 +172,104 @@ def test_errors_outside_of_a_tracker_are_as_they_were(tmp_path):
     )
     done = run("-m", "ember", "run", "--gpus", "1x1MiB", "-c", code)
     assert done == "False False\nTrue True\n"
+
+
+STEP = """
+import torch
+from torch import nn
+
+
+def blocks():
+    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))
+                           for _ in range(4)))
+
+
+def attempt(model, batch, passes=1, steps=2):
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(steps):
+        for part in batch.chunk(passes):
+            model(part.cuda()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_the_fix_that_is_named_fits():
+    code = STEP + (
+        "model, batch = blocks().cuda(), torch.randn(1024, 64)\n"
+        "try:\n"
+        "    with torch.devices.track():\n"
+        "        attempt(model, batch)\n"
+        "except torch.OutOfMemoryError as error:\n"
+        "    print(str(error).splitlines()[-1])\n"
+        "model.zero_grad()\n"
+        "try:\n"
+        "    attempt(model, batch, passes=2)\n"
+        "except torch.OutOfMemoryError as error:\n"
+        "    print(str(error).splitlines()[-1])\n"
+        "attempt(model, batch, passes=4)\n"
+        "print('fitted')\n"
+    )
+    named, outside, done = run("-m", "ember", "run", "--gpus", "1x6MiB", "-c", code).splitlines()
+    assert "Cheapest fix that would have fitted: 4 passes of batch 256 for one step" in named
+    assert "Inside `with torch.devices.track():`" in outside and done == "fitted"
+
+
+def test_losses_that_keep_their_graphs():
+    code = STEP + (
+        "model, batch, kept = blocks().cuda(), torch.randn(128, 64), []\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "try:\n"
+        "    with torch.devices.track():\n"
+        "        for _ in range(100):\n"
+        "            loss = model(batch.cuda()).pow(2).mean()\n"
+        "            loss.backward(retain_graph=True)\n"
+        "            optimizer.step()\n"
+        "            optimizer.zero_grad()\n"
+        "            kept.append(loss)\n"
+        "except torch.OutOfMemoryError as error:\n"
+        "    print(str(error).splitlines()[-1], len(kept))\n"
+    )
+    text = run("-m", "ember", "run", "--gpus", "1x8MiB", "-c", code)
+    assert "Cheapest fix that would have fitted: let go what earlier steps left" in text
+    assert "loss.detach()" in text
+
+
+def test_full_in_the_backward_of_a_model_called_by_keyword():
+    code = (
+        "import torch\n"
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.wide = nn.Linear(64, 4096)\n"
+        "    def forward(self, *, pixels):\n"
+        "        return self.wide(pixels)\n"
+        "net, x = Net().cuda(), torch.randn(64, 64).cuda()\n"
+        "try:\n"
+        "    with torch.devices.track():\n"
+        "        out = net(pixels=x)\n"
+        "        (out * 1.0).sum().backward()\n"
+        "except torch.OutOfMemoryError as error:\n"
+        "    print(str(error).splitlines()[-1])\n"
+    )
+    text = run("-m", "ember", "run", "--gpus", "1x3MiB", "-c", code)
+    assert text.startswith("Cheapest fix that would have fitted: ") or "No single change" in text
+    assert "the step" in text
+
+
+def test_remedies_that_cast_and_that_move():
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 64))
+                          for _ in range(4)))  # fmt: skip
+    found = fits(net, torch.ones(512, 64), "1x3MiB")
+    by = {remedy.name: remedy for remedy in found.remedies}
+    assert not found and by["autocast to bfloat16"].peak < found.peak.bytes
+    assert by["activations kept on the host"].peak < by["checkpointing of the layers"].peak
+    fewest = next(r for name, r in by.items() if "passes of batch" in name and r.fits)
+    count, batch = int(fewest.name.split()[0]), int(fewest.name.split()[4])
+    assert batch == 512 // count and fewest.peak <= found.capacity
+    assert all(remedy.cost for remedy in found.remedies)
+    half = fits(net, torch.ones(batch * 2, 64), "1x3MiB", search=False)
+    assert not half  # with fewer passes it would not have fitted
+    plain = fits(net, torch.ones(512, 64), "1x1GiB", training=False)
+    assert {remedy.name for remedy in plain.remedies} >= {"batch 256", "everything in bfloat16"}

@@ -13,7 +13,7 @@ import numpy as np
 
 from ember.backends.base import Memory
 from ember.backends.cuda.driver import Driver, Full
-from ember.backends.gpus import full, readable
+from ember.backends.gpus import explained, full, readable
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError
 
@@ -127,7 +127,8 @@ class CudaMemory(Memory):
             f"{readable(self.allocated)} is in use by tensors, and "
             f"{readable(self.reserved - self.allocated)} is kept for later ones"
         )
-        return OutOfMemoryError(full(self.index, nbytes, self.capacity, free, used))
+        more = explained(Device("cuda", self.index), nbytes)
+        return OutOfMemoryError(full(self.index, nbytes, self.capacity, free, used) + more)
 
     def put_back(self, address: int, size: int, nbytes: int) -> None:
         """Keep a block for the next allocation of its size; one of a graph stays the graph's."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ember.backends.base import Backend, Kernels, Memory, Queue, _backends, register
 from ember.backends.cpu.kernels import CpuKernels
-from ember.backends.gpus import full, readable, refuse_after_fork
+from ember.backends.gpus import explained, full, readable, refuse_after_fork
 from ember.backends.sim.specification import GpuModel, parse
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError, check
@@ -21,7 +21,6 @@ from ember.kernel.call import Call, LibraryCall
 
 BLOCK = 512  # allocations are rounded up to this, as PyTorch's caching allocator does
 SEGMENT = 2 << 20  # what is reserved from the device at a time
-explainers: list[Callable[[Device, int], str]] = []  # what trackers add to an out-of-memory error
 
 
 def rounded(nbytes: int) -> int:
@@ -69,8 +68,8 @@ class SimMemory(Memory):
     def _full(self, nbytes: int) -> str:
         free = self.capacity - self.allocated
         used = f"{readable(self.allocated)} is in use by tensors"
-        return full(self.device.index or 0, nbytes, self.capacity, free, used) + "".join(
-            explain(self.device, nbytes) for explain in explainers
+        return full(self.device.index or 0, nbytes, self.capacity, free, used) + explained(
+            self.device, nbytes
         )
 
     def give_back(self, nbytes: int) -> None:
