@@ -162,7 +162,6 @@ class _Recomputed(saved_tensors_hooks):
         self.count = 0
         self.values: dict[int, Tensor] = {}
         self.specs: list[Any] = []
-        super().__init__(self._pack, self._unpack)
 
     def __enter__(self) -> None:
         if self.contexts is not None:
@@ -174,13 +173,15 @@ class _Recomputed(saved_tensors_hooks):
         if self.contexts is not None:
             self.contexts[0].__exit__(*exc)
 
-    def _pack(self, tensor: Tensor) -> int:
+    def pack_hook(self, tensor: Tensor) -> int:
+        """The place of a tensor that would be kept."""
         place = self.count
         self.count += 1
         self.specs.append(tensor.spec)
         return place
 
-    def _unpack(self, place: int) -> Tensor:
+    def unpack_hook(self, place: int) -> Tensor:
+        """The tensor of a place, after a second run."""
         if place not in self.values:
             self._run_again()
         check(

@@ -1,5 +1,7 @@
 """checkpoint: the same gradients with fewer values kept, in both forms."""
 
+import gc
+
 import pytest
 
 import ember
@@ -173,3 +175,22 @@ def test_results_that_backward_needs_are_not_kept():
     assert sum(total for total, _, _ in memory.groups()) == y.nbytes
     y.sum().backward()
     assert x.grad.shape == x.shape
+
+
+def test_nothing_is_left_after_backward():
+    x = ember.ones(1000, 64, device="meta", requires_grad=True)
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with ember.devices.track() as memory:
+            y = x * 2
+            z = ember.utils.checkpoint.checkpoint(
+                lambda t: ember.relu(ember.exp(t)), y, use_reentrant=False
+            )
+            z.sum().backward()
+            del y, z
+            left = sum(total for total, _, _ in memory.groups())
+    finally:
+        if collects:
+            gc.enable()
+    assert left == x.grad.nbytes
