@@ -33,6 +33,7 @@ from ember.core.printing import set_printoptions
 from ember.core.registry import NAMESPACES as _NAMESPACES
 from ember.core.tensor import Tensor
 from ember.core.typed_storages import LEGACY_CLASSES as _LEGACY_STORAGES
+from ember.device import automatic as _automatic
 from ember.device import default_device as _default_device
 from ember.device import device, set_default_device
 from ember.dtypes import ALL as _DTYPES
@@ -114,6 +115,9 @@ globals().update(_CPU_TYPES)
 globals().update(_LEGACY_STORAGES)
 legacy_contiguous_format = contiguous_format
 pi, e, inf, nan, newaxis = 3.141592653589793, 2.718281828459045, 1e999, 1e999 - 1e999, None
+
+
+_automatic[0] = lambda: importlib.import_module("ember.devices").automatic()  # device("auto")
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtype:

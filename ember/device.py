@@ -22,13 +22,15 @@ class _DefaultDevice(_local):
 
 
 _blocks = _DefaultDevice()
+automatic: list[Any] = [None]  # what finds the device that "auto" stands for
 
 
 class device:
     """A device: a type and, for one of several, an index. Equal ones are the same object.
 
-    `device("cuda")` has no index: it means the current GPU when it is used. As a context manager it
-    is the default of the factories inside the block. RuntimeError for a name that no device has.
+    `device("cuda")` has no index: it means the current GPU when it is used. `device("auto")` is the
+    CPU or a GPU, by what torch.devices.autoplace measures. As a context manager a device is the
+    default of the factories inside the block. RuntimeError for a name that no device has.
     The devices of other vendors ("mps", "xpu") have a name, so that programs may ask for them, and
     an error where a tensor is to lie on one.
 
@@ -60,6 +62,9 @@ class device:
                 f"({_type_name(spec)}), but expected one of: (torch.device device), (str type, "
                 "int index = -1), such as device('cuda:0') or device('cuda', 0)"
             )
+        if spec == "auto" and index is None and automatic[0] is not None:
+            chosen: device = automatic[0]()  # measured by ember.devices
+            return chosen
         kind, parsed = _parse(spec)
         if index is not None:
             check(

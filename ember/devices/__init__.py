@@ -1,7 +1,11 @@
 """Tools that watch and plan the use of devices: the copy ledger and its budgets, what moves leave
 behind, what fills a device's memory and whether a step fits."""
 
+from importlib import import_module
+from typing import Any
+
 from ember.devices.advice import Advice
+from ember.devices.autoplace import Placement, automatic, autoplace, placements, where
 from ember.devices.budgets import CopyBudgetError
 from ember.devices.fit import Fit, fits
 from ember.devices.ledger import Ledger, ledger
@@ -16,9 +20,22 @@ __all__ = [
     "Fit",
     "Ledger",
     "MemoryTracker",
+    "Placement",
+    "Plan",
     "WatchedMemory",
+    "automatic",
+    "autoplace",
     "check",
     "fits",
     "ledger",
+    "placements",
+    "plan",
     "track",
+    "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Plan", "plan"):  # the planner loads with its first use
+        return getattr(import_module("ember.devices.planning"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
