@@ -67,7 +67,24 @@ def _by_weight(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[st
     return "convolution_backward", conv_flop_count(specs[0].shape, outs[0].shape, None, True)
 
 
+def _recurrent(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, int]:
+    """Each step's products of input and state with their weights."""
+    rows = prod(specs[0].shape[:-1])
+    flops = 2 * rows * (prod(specs[1].shape) + prod(specs[2].shape))
+    return ("mm" if specs[3] is None else "addmm"), flops
+
+
+def _recurrent_backward(specs: tuple[Any, ...], outs: Any, is_backward: bool) -> tuple[str, int]:
+    """By both weights, by the states that the layer made itself, and by the input if wanted."""
+    rows, first = prod(specs[3].shape[:-1]), outs[-1].shape[0]
+    by_input, by_state = 2 * prod(specs[4].shape), 2 * prod(specs[5].shape)
+    flops = rows * (by_input + by_state) + (rows - first) * by_state
+    return "mm", flops + (rows * by_input if specs[10] else 0)
+
+
 COUNTED = {
+    "recurrent": _recurrent,
+    "recurrent_backward": _recurrent_backward,
     "matmul": _matmul,
     "affine": _linear,
     "affine_backward": _linear_backward,

@@ -1,5 +1,7 @@
 """Floating-point operations by module: the figures are PyTorch's."""
 
+import pytest
+
 import ember as torch
 from ember.utils import flop_counter
 from ember.utils.module_tracker import ModuleTracker
@@ -35,6 +37,32 @@ def test_convolutions_and_batches():
     with flop_counter.FlopCounterMode(display=False) as counter:
         torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 5))
     assert counter.get_flop_counts()["Global"] == {aten.bmm: 240}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "forward", "both"),
+    [
+        ("GRU", {}, 23040, 58368),
+        ("GRU", {"bidirectional": True}, 46080, 116736),
+        ("GRU", {"num_layers": 2}, 53760, 147456),
+        ("GRU", {"bias": False}, 23040, 58368),
+        ("RNN", {}, 7680, 19456),
+        ("RNN", {"num_layers": 2}, 17920, 49152),
+        ("LSTM", {}, 30720, 77824),  # 4/3 of a GRU's
+    ],
+)
+def test_recurrent_layers(kind, options, forward, both):
+    layer, x = getattr(torch.nn, kind)(8, 16, **options), torch.randn(5, 2, 8)
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        made = layer(x)[0]
+    assert counter.get_total_flops() == forward
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        made.sum().backward()
+    assert counter.get_total_flops() == both - forward
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        torch.nn.GRU(8, 16)(packed)
+    assert counter.get_total_flops() == 18432
 
 
 def test_the_table(capsys):
