@@ -158,6 +158,19 @@ def channels_last_strides(shape: Shape) -> Shape:
     return tuple(strides)
 
 
+def channels_lie_last(shape: Shape, strides: Shape) -> bool:
+    """Whether (N, C, H, W) or (N, C, D, H, W) has its channels innermost, and does not as well lie
+    in the usual order."""
+    if len(shape) not in (4, 5) or strides[1] == 0 or 0 in shape:
+        return False
+    least = 0
+    for dim in (1, *range(len(shape) - 1, 1, -1), 0):
+        if strides[dim] < least or (dim == 0 and least == strides[1]):
+            return False
+        least = strides[dim] * shape[dim]
+    return True
+
+
 def dense_order(shape: Shape, strides: Shape) -> tuple[int, ...] | None:
     """The dims from outermost to innermost if elements fill their memory without gaps or overlap,
     else None."""

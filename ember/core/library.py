@@ -13,20 +13,31 @@ from ember.core.lifting import lifted
 from ember.core.op import Op
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
-from ember.kernel.array import Spec
+from ember.kernel.array import Spec, spec_of
 from ember.kernel.call import LibraryCall
+from ember.layout import channels_last_strides, channels_lie_last
 
 
 class LibraryOp(Op):
     """The body gives the result's spec, or a tuple of them, or None where only the data tells; it
     may raise.
 
-    `upcast` computes half precision in float32; False is for kernels that only move data.
+    `upcast` computes half precision in float32; False is for kernels that only move data. `follows`
+    are the positions of arguments of which one with its channels last (of one of the `ranks`) gives
+    the results the same order in memory; of a list, all must lie so.
     """
 
-    def __init__(self, function: Any, kernel: LibraryKernel, *, upcast: bool = True):
+    def __init__(
+        self,
+        function: Any,
+        kernel: LibraryKernel,
+        *,
+        upcast: bool = True,
+        follows: tuple[int, ...] = (),
+        ranks: tuple[int, ...] = (4, 5),
+    ):
         super().__init__(function)
-        self.kernel, self.upcast = kernel, upcast
+        self.kernel, self.upcast, self.follows, self.ranks = kernel, upcast, follows, ranks
         self.plans = dispatch.new_plan_cache()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -98,9 +109,25 @@ class LibraryOp(Op):
         )
         outs = () if specs is None else specs if isinstance(specs, tuple) else (specs,)
         in_specs = tuple(_spec_tree(v) for v in values)
+        if self.follows and outs and self._has_channels_last(values):
+            outs = tuple(
+                spec_of(s.shape, channels_last_strides(s.shape), s.dtype, s.device) for s in outs
+            )
         call = LibraryCall(self.name, in_specs, outs, kernel=self.kernel.name, upcast=self.upcast)
         place = outs[0].device if outs else device or CPU
         return call, executor.prepare(call, place)
+
+    def _has_channels_last(self, values: Sequence[Any]) -> bool:
+        """Whether an argument that the results follow has its channels last."""
+        for position in self.follows:
+            value = values[position]
+            parts = value if isinstance(value, (tuple, list)) else [value]
+            specs = [t._array.spec for t in parts if isinstance(t, Tensor)]
+            if specs and all(
+                s.ndim in self.ranks and channels_lie_last(s.shape, s.strides) for s in specs
+            ):
+                return True
+        return False
 
 
 def _arrays(value: Any) -> Any:

@@ -7,13 +7,13 @@ from ember.errors import check
 from ember.ops.pooling import max_pool_backward
 
 
-@library_op(Library.adaptive_average_pool)
+@library_op(Library.adaptive_average_pool, follows=(0,), ranks=(4,))
 def adaptive_average_pool(input, output_size):
     """The mean of windows i·n/m to ceil((i + 1)·n/m) of (N, C, *spatial)."""
     return input.spec.with_shape((*input.shape[:2], *output_size))
 
 
-@library_op(Library.adaptive_average_pool_backward)
+@library_op(Library.adaptive_average_pool_backward, follows=(0,), ranks=(4,))
 def adaptive_average_pool_backward(grad, input_shape):
     """`grad` shared out over the windows that it comes from."""
     return grad.spec.with_shape(tuple(input_shape))
@@ -27,7 +27,7 @@ adaptive_average_pool_backward.grad = lambda g, grad_spec: adaptive_average_pool
 )
 
 
-@library_op(Library.adaptive_max_pool)
+@library_op(Library.adaptive_max_pool, follows=(0,), ranks=(4,))
 def adaptive_max_pool(input, output_size):
     """The greatest of each of those windows, and its index in the plane laid out flat."""
     spec = input.spec.with_shape((*input.shape[:2], *output_size))

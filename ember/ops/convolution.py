@@ -33,7 +33,7 @@ def _conjugate(tensor):
     return tensor.conj() if tensor.is_complex() else tensor
 
 
-@library_op(Library.convolution)
+@library_op(Library.convolution, follows=(0, 1))
 def convolution(input, weight, stride, padding, dilation, groups):
     """Cross-correlation of input (N, C, *spatial) with weight (O, C / groups, *kernel)."""
     _same_type(input, weight)
@@ -42,14 +42,14 @@ def convolution(input, weight, stride, padding, dilation, groups):
     return input.spec.with_shape((input.size(0), weight.size(0), *sizes))
 
 
-@library_op(Library.convolution_input)
+@library_op(Library.convolution_input, follows=(0, 1))
 def convolution_input(grad, weight, input_shape, stride, padding, dilation, groups):
     """The gradient of a convolution by its input: the transposed convolution of `grad`."""
     _same_type(grad, weight)
     return grad.spec.with_shape(tuple(input_shape))
 
 
-@library_op(Library.convolution_weight)
+@library_op(Library.convolution_weight, follows=(0, 1))
 def convolution_weight(grad, input, weight_shape, stride, padding, dilation, groups):
     """The gradient of a convolution by its weight: the input correlated with `grad`."""
     _same_type(grad, input)

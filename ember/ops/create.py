@@ -309,7 +309,7 @@ def _factory(value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tens
         return _sparse(value, shape, layout, dtype, device).requires_grad_(requires_grad)
     array = blank(shape, dtype, device) if value is None else filled(shape, value, dtype, device)
     made = finish(array, requires_grad, pinned)
-    return made if chosen is None else made.contiguous(memory_format=chosen)
+    return made if chosen is None else made.to(memory_format=chosen)
 
 
 def _sparse(value: Any, shape: Any, layout: Any, dtype: Any, device: Any) -> Any:

@@ -10,6 +10,7 @@ from ember.core.registry import F, composite, library_op
 from ember.errors import check
 from ember.ops.adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from ember.ops.create import from_numpy
+from ember.ops.formats import in_order_of
 from ember.source_lines import warn
 
 _LINEAR = {3: "linear", 4: "bilinear", 5: "trilinear"}
@@ -19,13 +20,13 @@ _MODES = ("nearest", "linear", "bilinear", "bicubic", "trilinear", "lanczos", "a
 _SMOOTH = ("bilinear", "bicubic", "lanczos")
 
 
-@library_op(Library.interpolate)
+@library_op(Library.interpolate, follows=(0,))
 def resampled(input, output_size, mode, align_corners, scales):
     """(N, C, *spatial) resized; a scale that is not None says where samples lie, not the sizes."""
     return input.spec.with_shape((*input.shape[:2], *output_size))
 
 
-@library_op(Library.interpolate_backward)
+@library_op(Library.interpolate_backward, follows=(0,))
 def resampled_backward(grad, input_shape, mode, align_corners, scales):
     """The adjoint of `resampled`."""
     return grad.spec.with_shape(tuple(input_shape))
@@ -210,7 +211,7 @@ def _filtered(input, sizes, mode, align_corners, scales):
         for n, m, f in zip(input.shape[2:], sizes, scales)
     )
     out = out @ width.transpose(0, 1)
-    return height @ out
+    return in_order_of(input, height @ out)
 
 
 @composite(export=F)

@@ -15,7 +15,7 @@ from ember.layout import wrap_dim
 from ember.ops import reduce
 
 
-@library_op(Library.concatenate, upcast=False, name="cat")
+@library_op(Library.concatenate, upcast=False, follows=(0,), name="cat")
 def concatenate(tensors: Sequence[Tensor], dim: int) -> Spec:
     """Tensors one after another along `dim`; other sizes must agree."""
     first = tensors[0]

@@ -24,9 +24,9 @@ from ember.errors import check
 from ember.kernel.array import Array
 from ember.layout import broadcasts_to, like_strides
 from ember.ops.formats import (
-    channels_last,
-    channels_last_3d,
+    channels_format,
     contiguous_format,
+    format_of,
     memory_format,
     preserve_format,
 )
@@ -38,11 +38,16 @@ class CopyNode(Node):
     __slots__ = ("source",)
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
-        """Move the gradient back."""
+        """Move the gradient back; into the source's order where one of them has channels last."""
         g = grads[0]
         if g.device is not self.source.device:
             g = g.to(self.source.device)
-        return (unbroadcast(g, self.source),)
+        g = unbroadcast(g, self.source)
+        if g._array.spec.strides != self.source.strides and len(self.source.shape) > 3:
+            found = format_of(self.source)
+            if found is not channels_format(g):
+                g = g.contiguous(memory_format=found or contiguous_format)
+        return (g,)
 
 
 class OverwriteNode(CopyNode):
@@ -90,10 +95,7 @@ def contiguous(self: Tensor, memory_format: memory_format = contiguous_format) -
 
 def _lies_in(tensor: Tensor, format_: memory_format) -> bool:
     """Whether a cast leaves the order as it is: for row-major order, unless channels lie last."""
-    if tensor.is_contiguous(format_):
-        return True
-    last = {4: channels_last, 5: channels_last_3d}.get(tensor.ndim)
-    return format_ is contiguous_format and (last is None or not tensor.is_contiguous(last))
+    return format_ is (channels_format(tensor) or contiguous_format)
 
 
 def _cast(self: Tensor, dtype: DType, copy: bool, format_: memory_format | None) -> Tensor:

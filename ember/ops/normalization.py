@@ -4,6 +4,7 @@ from ember.core.modes import no_grad
 from ember.core.registry import F, composite, elementwise, rowwise
 from ember.dtypes import FLOATING, HALF
 from ember.errors import check
+from ember.ops.formats import in_order_of, plain_order
 from ember.ops.linear import widened
 from ember.ops.padding import pad
 from ember.scalar.primitives import make, row_mean
@@ -76,7 +77,7 @@ def batch_norm(
         _move_statistics(input, running_mean, running_var, momentum, dims)
     ndim = input.dim()
     weight, bias = _as_channels(weight, ndim), _as_channels(bias, ndim)
-    return _in_dtype(standardized(input, weight, bias, eps, dim=dims), input)
+    return in_order_of(input, _in_dtype(standardized(input, weight, bias, eps, dim=dims), input))
 
 
 def _check_statistics(mean, var, needed):
@@ -308,13 +309,14 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         )
     _check_floating("group_norm", input)
     _check_mixed(input, weight, bias)
-    grouped = input.unflatten(1, (num_groups, channels // num_groups))
+    grouped = plain_order(input).unflatten(1, (num_groups, channels // num_groups))
     ones = (1,) * (input.dim() - 2)
     weight, bias = (
         None if value is None else value.view(num_groups, -1, *ones) for value in (weight, bias)
     )
     dims = tuple(range(2, grouped.dim()))
-    return _in_dtype(standardized(grouped, weight, bias, eps, dim=dims).flatten(1, 2), input)
+    result = standardized(grouped, weight, bias, eps, dim=dims).flatten(1, 2)
+    return in_order_of(input, _in_dtype(result, input))
 
 
 @composite(export=F)

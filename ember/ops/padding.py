@@ -5,6 +5,7 @@ import operator
 from ember.core.registry import FUNCTION, F, composite
 from ember.core.second_order import flat_beyond
 from ember.errors import check
+from ember.ops.formats import in_order_of, plain_order
 from ember.ops.joining import cat
 
 _SUPPORTED = (
@@ -29,7 +30,7 @@ def pad(input, pad, mode="constant", value=None):
     """
     amounts = _amounts(input, pad)
     if mode == "constant":
-        return _bordered(input, amounts, lambda x, dim, n: _constant(x, dim, n, value or 0))
+        return _with_constant(input, amounts, value or 0)
     check(
         mode in _BORDERS,
         NotImplementedError,
@@ -59,7 +60,8 @@ def pad(input, pad, mode="constant", value=None):
     )
     if mode != "circular":
         input = flat_beyond(input)
-    return _bordered(input, amounts, _BORDERS[mode])
+        return in_order_of(input, _bordered(input, amounts, _BORDERS[mode]))
+    return _bordered(plain_order(input), amounts, _BORDERS[mode])
 
 
 @composite(export=FUNCTION)
@@ -70,8 +72,12 @@ def constant_pad_nd(input, pad, value=0):
     >>> torch.constant_pad_nd(torch.ones(2), (0, 1), 7)
     tensor([1., 1., 7.])
     """
-    amounts = _amounts(input, pad)
-    return _bordered(input, amounts, lambda x, dim, n: _constant(x, dim, n, value))
+    return _with_constant(input, _amounts(input, pad), value)
+
+
+def _with_constant(input, amounts, value):
+    made = _bordered(input, amounts, lambda x, dim, n: _constant(x, dim, n, value))
+    return in_order_of(input, made)
 
 
 def _amounts(input, given):

@@ -10,14 +10,14 @@ from ember.errors import check
 _WORDS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 
-@library_op(Library.max_pool)
+@library_op(Library.max_pool, follows=(0,))
 def max_pool(input, kernel, stride, padding, dilation, output_size):
     """The greatest of each window of (N, C, *spatial), and its index in the plane laid out flat."""
     spec = input.spec.with_shape((*input.shape[:2], *output_size))
     return spec, spec.with_dtype(int64)
 
 
-@library_op(Library.max_pool_backward)
+@library_op(Library.max_pool_backward, follows=(0, 1))
 def max_pool_backward(grad, indices, input_shape, dims):
     """`grad` put back where a max pool found its values, added up where windows overlap."""
     return grad.spec.with_shape(tuple(input_shape))
@@ -34,13 +34,13 @@ max_pool.grad = lambda g, input_spec, result: max_pool_backward(
 max_pool_backward.grad = lambda g, indices: (_picked(g, indices), None)
 
 
-@library_op(Library.average_pool)
+@library_op(Library.average_pool, follows=(0,), ranks=(4,))
 def average_pool(input, kernel, stride, padding, output_size, count_include_pad, divisor):
     """The sum of each window over its size, or over the divisor."""
     return input.spec.with_shape((*input.shape[:2], *output_size))
 
 
-@library_op(Library.average_pool_backward)
+@library_op(Library.average_pool_backward, follows=(0,), ranks=(4,))
 def average_pool_backward(grad, input_shape, kernel, stride, padding, count_include_pad, divisor):
     """`grad` shared out over the windows that it comes from."""
     return grad.spec.with_shape(tuple(input_shape))

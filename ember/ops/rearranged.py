@@ -20,7 +20,7 @@ from ember.ops.views import reshape, transpose
 # flips and rolls
 
 
-@library_op(Library.flip, upcast=False, name="flip")
+@library_op(Library.flip, upcast=False, follows=(0,), name="flip")
 def flipped(input: Tensor, dims: tuple[int, ...]) -> Spec:
     """The elements of dims in reverse order."""
     return input.spec.with_shape(input.shape)
@@ -94,7 +94,7 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     return transpose(made, first, second).contiguous()
 
 
-@library_op(Library.roll, upcast=False, name="roll")
+@library_op(Library.roll, upcast=False, follows=(0,), name="roll")
 def rolled(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Spec:
     """The elements of dims moved on, those at the end to the front."""
     return input.spec.with_shape(input.shape)

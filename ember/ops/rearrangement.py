@@ -5,6 +5,7 @@ import numpy as np
 from ember.core.registry import FUNCTION, F, composite
 from ember.errors import check
 from ember.ops.create import from_numpy
+from ember.ops.formats import in_order_of
 from ember.ops.padding import pad
 
 
@@ -45,7 +46,7 @@ def pixel_shuffle(input, upscale_factor):
         return input.clone()
     parts = input.reshape(*batch, kept, r, r, height, width)
     parts = parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2)
-    return parts.reshape(*batch, kept, height * r, width * r)
+    return in_order_of(input, parts.reshape(*batch, kept, height * r, width * r))
 
 
 @composite(export=FUNCTION | F)
@@ -71,7 +72,7 @@ def pixel_unshuffle(input, downscale_factor):
     n = len(batch)
     parts = input.reshape(*batch, channels, height // r, r, width // r, r)
     parts = parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3)
-    return parts.reshape(*batch, channels * r * r, height // r, width // r)
+    return in_order_of(input, parts.reshape(*batch, channels * r * r, height // r, width // r))
 
 
 @composite(export=FUNCTION | F, names=("native_channel_shuffle",))
@@ -104,7 +105,8 @@ def channel_shuffle(input, groups):
             f"{groups} groups."
         ),
     )
-    return input.unflatten(1, (groups, channels // groups)).transpose(1, 2).flatten(1, 2)
+    dealt = input.unflatten(1, (groups, channels // groups)).transpose(1, 2).flatten(1, 2)
+    return in_order_of(input, dealt)
 
 
 def _pair(name, value):

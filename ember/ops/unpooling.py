@@ -4,6 +4,7 @@ from ember.core.registry import F, composite
 from ember.core.second_order import flat_beyond
 from ember.dtypes import int64
 from ember.errors import check
+from ember.ops.formats import in_order_of
 from ember.ops.joining import cat
 from ember.ops.random import rand
 
@@ -89,7 +90,7 @@ def _unpool(count, input, indices, kernel_size, stride, padding, output_size):
             f"Found an invalid max index: {int(outside[0])} (output volumes are of size "
             f"{'x'.join(map(str, size))})"
         ) from error
-    return plane.unflatten(dim, size)
+    return in_order_of(input, plane.unflatten(dim, size))
 
 
 @composite(export=F)

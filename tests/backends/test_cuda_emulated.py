@@ -207,6 +207,13 @@ def pooled(image):
     made.sum().backward()
     return made, image.grad
 same("max_pool", pooled, image)
+last = image.to(memory_format=torch.channels_last)
+same("max_pool of channels last", pooled, last)
+same("avg_pool", lambda i: F.avg_pool2d(i, 2), last)
+same("interpolate", lambda i: F.interpolate(i, scale_factor=2, mode="bilinear"), last)
+same("batch_norm", lambda i: F.relu(F.batch_norm(i, None, None, training=True)), last)
+same("cat", lambda i: torch.cat([i, i * 2], 1), last)
+same("flip", lambda i: i.flip(3), last)
 bad = torch.zeros(3, device="cuda")[torch.tensor([5], device="cuda")]
 try:
     bad.cpu()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ember.dtypes import HALF, bfloat16, bool_, complex32, complex64, float32
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.layout import channels_lie_last
 from ember.scalar.evaluate import compile_numpy, constant, numpy_function, single_ufunc
 
 Runner = Callable[..., Any]
@@ -31,7 +33,7 @@ class CpuKernels(Kernels):
     def prepare(self, call: Call) -> Runner:
         """The function that runs a call."""
         if isinstance(call, MapCall):
-            return _prepare_map(call)
+            return _prepare_rows(call) if call.axes else _prepare_map(call)
         if isinstance(call, ReduceCall):
             return _prepare_reduce(call)
         assert isinstance(call, LibraryCall)
@@ -52,6 +54,30 @@ class CpuKernels(Kernels):
     def copy(self, target: Array, source: Array) -> None:
         """Write an array into another."""
         np.copyto(target.host(), source.host(), casting="unsafe")
+
+
+def _prepare_rows(call: MapCall) -> Runner:
+    """Row programs of operands with channels last copy them first: a row's elements then lie side
+    by side."""
+    turned = [
+        i for i, s in enumerate(call.in_specs)
+        if isinstance(s, Spec) and channels_lie_last(s.shape, s.strides)
+    ]  # fmt: skip
+    if not turned or call.writes or call.axes == (1,):
+        return _prepare_map(call)
+    plain = copy(call)
+    plain.in_specs = tuple(
+        s.with_shape(s.shape) if i in turned else s for i, s in enumerate(call.in_specs)
+    )
+    inner = _prepare_map(plain)
+
+    def run(*operands: Any) -> Any:
+        given = list(operands)
+        for i in turned:
+            given[i] = _store(np.ascontiguousarray(given[i].host()), plain.in_specs[i], [])
+        return inner(*given)
+
+    return run
 
 
 def arithmetic_type(dtype: DType) -> DType:
@@ -303,6 +329,7 @@ def _prepare_blocked_sum(call: ReduceCall, cast: Any) -> Runner:
 def _prepare_library(call: LibraryCall) -> Runner:
     function = library_function(call.kernel)
     specs, upcast = call.out_specs, call.upcast
+    turned = any(not s.contiguous for s in specs)
     device = next(s.device for s in _specs_in(call.in_specs))
     as_they_are = [isinstance(s, Spec) and not (upcast and s.dtype in HALF) for s in call.in_specs]
 
@@ -313,6 +340,8 @@ def _prepare_library(call: LibraryCall) -> Runner:
                 (o.host() if o.nd is None else o.nd) if plain else _as_nd(o, upcast)
                 for o, plain in zip(operands, as_they_are)
             ]
+            if turned:  # channels lie last, and the kernels are quickest in row-major order
+                given = [np.ascontiguousarray(g) if type(g) is np.ndarray else g for g in given]
             value = function(*given)
         finally:
             leave(token)

@@ -9,7 +9,7 @@ from typing import Any
 from ember.backends import cuda as settings
 from ember.backends.cuda import class_losses, cudnn, fused_attention, indexing, windows
 from ember.errors import AcceleratorError
-from ember.kernel.array import Array, Spec, spec_of
+from ember.kernel.array import Array, Spec, contiguous_spec, spec_of
 from ember.kernel.call import LibraryCall
 from ember.layout import contiguous_strides
 
@@ -90,7 +90,30 @@ class Blas:
 def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
     """The runner of a library call on a GPU; None for one that the host does."""
     maker = MAKERS.get(call.kernel)
-    return None if maker is None else maker(kernels, call)
+    if maker is None:
+        return None
+    if call.kernel in ANY_ORDER or all(s.contiguous for s in call.out_specs):
+        return maker(kernels, call)
+    return _turned(kernels, call, maker)
+
+
+def _turned(kernels: Any, call: LibraryCall, maker: Any) -> Runner | None:
+    """A kernel that writes in row-major order, with its results copied into the order asked for."""
+    plain = tuple(contiguous_spec(s.shape, s.dtype, s.device) for s in call.out_specs)
+    inner: Runner | None = maker(kernels, call.with_specs(call.in_specs, plain))
+    if inner is None:
+        return None
+    found = inner
+
+    def run(*operands: Any) -> Any:
+        made = found(*operands)
+        results = []
+        for spec, array in zip(call.out_specs, made if len(plain) > 1 else (made,), strict=True):
+            results.append(kernels.empty(spec))
+            kernels.copy(results[-1], array)
+        return tuple(results) if len(plain) > 1 else results[0]
+
+    return run
 
 
 def _matmul(kernels: Any, call: LibraryCall) -> Runner | None:
@@ -186,6 +209,7 @@ class _Matrix:
         return array
 
 
+ANY_ORDER = {*cudnn.MAKERS, "concatenate"}  # what writes into results of any order
 MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
     "matmul": _matmul,
     **indexing.MAKERS,
