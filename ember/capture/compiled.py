@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ember.capture.background import background
 from ember.capture.gradients import Boundary, Graph, bounded, is_random, leaves_of, rerun
 from ember.capture.guards import Guard, Reached
 from ember.capture.program import Program, input_storage
@@ -81,6 +82,18 @@ class Recording:
     def is_usable(self) -> bool:
         """Whether no earlier run would be disturbed by a replay."""
         return self.graph is None or self.graph.is_free()
+
+    def is_ready(self) -> bool:
+        """Whether its programs are made; those that cannot be leave it to run eagerly."""
+        programs = [self.program, self.graph.program if self.graph else None]
+        ready = True
+        for program in programs:
+            if program is not None and not program.is_ready:
+                ready = False
+                self.eager = self.eager or program.failure
+        if not ready:
+            background.start()
+        return ready
 
     def result(self, leaves: list[Any]) -> Any:
         """What the function returns, with tensors of its own."""
@@ -171,7 +184,7 @@ class Captured:
             if failed is None:
                 bounds = recording.wants_bounds
                 if self._is_complete(recording):
-                    if not recording.is_usable():
+                    if not (recording.is_usable() and recording.is_ready()):
                         return self.function(*args, **kwargs)
                     if not recording.is_held():
                         return recording.replay(leaves)
@@ -344,12 +357,20 @@ class Captured:
         recording.graph.random = is_random(recorder)
         return None
 
+    def wait(self) -> None:
+        """Return when the programs of the calls so far are made."""
+        background.wait()
+        for recording in self.recordings:
+            recording.is_ready()
+
     def report(self) -> str:
-        """What became of the calls: recordings with their sizes, or why calls run eagerly."""
+        """What became of the calls: recordings with their sizes, or why calls run eagerly; waits
+        for programs that are being made."""
+        self.wait()
         lines = []
         for recording in self.recordings:
             program = recording.program
-            if program is None:
+            if program is None or recording.eager is not None:
                 lines.append(f"eager: {recording.eager}")
             else:
                 size = program.planned_bytes / 2**20

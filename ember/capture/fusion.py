@@ -15,9 +15,10 @@ import numpy as np
 from ember.backends.base import kernels_of
 from ember.backends.cpu.compiled import plan
 from ember.backends.cpu.kernels import arithmetic_type
+from ember.capture.background import background
+from ember.capture.memory import storage_of
 from ember.capture.recorder import Instruction, Place, places_in
 from ember.capture.reshaping import alike, same_shape
-from ember.core.array import storage_of
 from ember.dtypes import bfloat16, bool_, float16, float32, float64
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Spec
@@ -47,6 +48,7 @@ class Fusion:
     def run(self) -> list[Instruction]:
         """The instructions that do the same."""
         for instruction in self.given:
+            background.step()
             while self._is_formula(instruction):
                 joined = self._joined(instruction)
                 if joined is None:

@@ -7,14 +7,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ember.backends.base import kernels_of
+from ember.backends.base import kernels_of, memory_of
 from ember.capture.recorder import Instruction, Place, places_in
-from ember.core.array import storage_of
 from ember.kernel.array import Spec, Storage
 from ember.kernel.call import MapCall
 from ember.layout import extent
 
 ALIGNMENT = 64
+
+
+def storage_of(nbytes: int, device: Any) -> Storage:
+    """A new storage of a program's own, of which no executor is told: it is no part of a recording
+    that another thread may be in."""
+    memory = memory_of(device)
+    storage = Storage(memory.allocate(nbytes), device)
+    memory.adopt(storage)
+    return storage
 
 
 class Life:

@@ -10,12 +10,14 @@ from ember.backends.base import kernels_of
 from ember.backends.cpu.binding import bind
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.kernels import CpuKernels
+from ember.capture.background import background
 from ember.capture.fusion import Fusion
-from ember.capture.memory import bytes_to_end, plan
+from ember.capture.memory import bytes_to_end, plan, storage_of
 from ember.capture.passes import steady, without_the_unread
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
-from ember.core.array import storage_of
 from ember.core.cells import Cell
+from ember.device import CPU
+from ember.errors import check
 from ember.kernel.array import Array, Storage
 from ember.kernel.number import Slot, called_with, has_slots
 
@@ -39,29 +41,57 @@ class Program:
                 self.storages[number] = alive
         self.tape = recorder._tape
         self.slots: dict[int, Slot] = {}  # of the numbers that are asked for at each run
+        self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
+        self.restored: list[tuple[Storage, Any]] = []
+        self.planned_bytes = self.count = 0
+        self.names: list[str] = []
+        self.steps: list[Step] = []
+        self.is_ready = False
+        self.failure: str | None = None  # why it cannot be made
+        self._given = instructions, recorder.constants, recorder.written
+        self._lasting = dict(self.storages)
+        places = [p for i in instructions for p in places_in((i.operands, i.outs))]
+        if all(p.spec is not None and p.spec.device is CPU for p in places):
+            background.put(self._prepare)
+        else:  # memory of GPUs is the business of the thread that runs
+            self._make()
+
+    def _prepare(self) -> None:
+        """Make the program; an error is for the report, since the function can still run as it
+        is."""
+        try:
+            self._make()
+        except Exception as error:
+            if background.at_once:
+                raise
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _make(self) -> None:
+        instructions, constants, written = self._given
+        self.storages, self.slots = dict(self._lasting), {}  # it may be the second attempt
         fixed = set(self.storages)
         instructions = without_the_unread(instructions, fixed)
-        constants = set(recorder.constants) - recorder.written
-        once, instructions = steady(instructions, fixed, constants)
+        once, instructions = steady(instructions, fixed, set(constants) - written)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
-        self._make(once)
+        self._do(once)
         self.planned_bytes = plan(instructions, self.storages)
-        self.restored = [
-            (self.storages[number], values)
-            for number, values in recorder.constants.items()
-            if number in recorder.written
-        ]
-        self.written = [self.storages[n] for n in sorted(recorder.written) if n in recorder.outside]
+        steps = [(self._bind(i), self._device(i)) for i in instructions]
+        self.restored = [(self.storages[n], v) for n, v in constants.items() if n in written]
         self.count = len(instructions)
         self.names = [i.kind + " " + str(getattr(i.call, "name", "")) for i in instructions]
-        self.steps = self._joined([(self._bind(i), self._device(i)) for i in instructions])
+        self.steps = self._joined(steps)
+        self._given, self._lasting = ([], {}, set()), {}
+        self.is_ready = True
 
     def array(self, place: Place) -> Array:
         """A place as an array of the program's memory."""
         return Array(self.storages[place.storage], place.spec, place.offset)
 
     def run(self) -> None:
-        """Do it all again."""
+        """Do it all again; waits for what is still being made."""
+        if not self.is_ready:
+            background.wait()
+            check(self.is_ready, RuntimeError, f"torch.compile: {self.failure}")
         values = self.tape.values
         for position, slot in self.slots.items():
             slot.set(values[position])
@@ -108,7 +138,7 @@ class Program:
 
     # memory
 
-    def _make(self, once: list[Instruction]) -> None:
+    def _do(self, once: list[Instruction]) -> None:
         """Compute what stays the same, in memory of its own."""
         for instruction in once:
             for place in instruction.outs:
@@ -133,6 +163,7 @@ class Program:
         return operand
 
     def _bind(self, instruction: Instruction) -> Step:
+        background.step()
         kind, call, operands, outs, now = instruction
         if kind == "host":
             return _host_step(call, operands[0])
