@@ -135,6 +135,16 @@ def test_a_net_and_a_recording_of_it():
         assert again.stride() == made.stride() and torch.allclose(again, made, atol=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(2, 32, 33, 37), (1, 16, 17, 16, 16), (3, 8, 70, 70)])
+def test_large_images(shape):
+    x = image(*shape)
+    pool = F.max_pool2d if len(shape) == 4 else F.max_pool3d
+    assert torch.equal(pool(last(x), 2), pool(x, 2))
+    made = F.batch_norm(last(x).half(), None, None, training=True)
+    assert torch.equal(made, F.batch_norm(x.half(), None, None, training=True))
+    assert not made.is_contiguous()
+
+
 def test_under_vmap():
     x = image(3, 2, 4, 6, 6)
     made = torch.vmap(lambda i: F.max_pool2d(last(i), 2))(x)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import Kernels
+from ember.backends.cpu.arrays import row_major
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
 from ember.backends.cpu.sums import blocked_sum, wants_blocks
@@ -74,7 +75,7 @@ def _prepare_rows(call: MapCall) -> Runner:
     def run(*operands: Any) -> Any:
         given = list(operands)
         for i in turned:
-            given[i] = _store(np.ascontiguousarray(given[i].host()), plain.in_specs[i], [])
+            given[i] = _store(row_major(given[i].host()), plain.in_specs[i], [])
         return inner(*given)
 
     return run
@@ -341,7 +342,7 @@ def _prepare_library(call: LibraryCall) -> Runner:
                 for o, plain in zip(operands, as_they_are)
             ]
             if turned:  # channels lie last, and the kernels are quickest in row-major order
-                given = [np.ascontiguousarray(g) if type(g) is np.ndarray else g for g in given]
+                given = [row_major(g) if type(g) is np.ndarray else g for g in given]
             value = function(*given)
         finally:
             leave(token)
