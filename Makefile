@@ -4,13 +4,14 @@
 #   make lint    ruff, mypy, and the generated files
 #   make bench   what an import, small operations and larger work cost
 #   make oracle  PyTorch (CPU) beside the environment, for what compares with it
+#   make browser chromium, for the tests that look at pages (Debian and Ubuntu, as root or by sudo)
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
 ORACLE := torch==2.13.0+cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench oracle clean
+.PHONY: help demo test lint format bench oracle browser clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -50,6 +51,16 @@ bench: $(VENV)/.has-test
 oracle: .oracle/torch/version.py
 .oracle/torch/version.py: | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check --target .oracle '$(ORACLE)'
+
+# Nothing to do where there is a browser already; Ubuntu's package of this name is only a snap.
+APT := apt-get -qq -o DPkg::Lock::Timeout=120
+browser:
+	@for name in chromium chromium-browser google-chrome chrome; do \
+		command -v $$name >/dev/null && exit 0; \
+	done; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+	$$sudo $(APT) update && $$sudo env DEBIAN_FRONTEND=noninteractive \
+		$(APT) install -y --no-install-recommends chromium
 
 clean:
 	rm -rf $(VENV) .oracle build *.egg-info .mypy_cache .pytest_cache .ruff_cache examples/output

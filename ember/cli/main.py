@@ -6,7 +6,7 @@ import sys
 
 from ember.cli.info import info
 from ember.cli.run import USAGE as RUN_USAGE
-from ember.cli.run import UsageError, run
+from ember.cli.run import UsageError, report, run
 from ember.version import __version__, ember_version
 
 HELP = f"""\
@@ -15,6 +15,8 @@ usage: ember COMMAND [options]
 commands:
   run    run a Python program with Ember as its `torch`, on real or simulated GPUs
          {RUN_USAGE.removeprefix("usage: ")}
+  report run a program and write a page about it: memory over time, copies, kernels, what is where
+         ember report [-o FILE] [--gpus N[xMEM][:NAME]] (SCRIPT | -c CODE | -m MODULE) [arguments]
   info   show versions, devices and memory
          ember info [--json]
 
@@ -30,6 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if command == "run":
             return run(rest)
+        if command == "report":
+            return report(rest)
         if command == "info":
             return info(rest)
     except UsageError as error:

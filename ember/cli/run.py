@@ -14,7 +14,7 @@ from ember import torch_alias
 from ember.backends import sim
 
 USAGE = (
-    "usage: ember run [--gpus N[xMEM][:NAME]] [--ledger[=FILE]] "
+    "usage: ember run [--gpus N[xMEM][:NAME]] [--ledger[=FILE]] [--report[=FILE]] "
     "(SCRIPT | -c CODE | -m MODULE) [arguments]"
 )
 HELP = f"""\
@@ -24,6 +24,8 @@ HELP = f"""\
                           --gpus 4x80GiB:H100; 0 for none. Subprocesses see the same GPUs.
   --ledger                at exit, show every copy between devices: bytes, time, line of the program
   --ledger=FILE           and write them to FILE: a page for .html, else JSON
+  --report[=FILE]         at exit, write a page (report.html) with memory over time, copies, kernels
+                          and what is where; `ember report` is the same
   SCRIPT | -c CODE | -m MODULE
                           the program, named as for `python`; what follows it is its own
 
@@ -43,6 +45,7 @@ class Request:
         self.gpus: str | None = None
         self.ledger = self.help = False
         self.ledger_file: str | None = None
+        self.report: str | None = None
         self.kind, self.program, self.arguments = "", "", []
         rest = list(arguments)
         while rest and not self.kind and not self.help:
@@ -57,6 +60,10 @@ class Request:
             self.gpus = value if equals else _next(word, rest)
         elif name == "--ledger":
             self.ledger, self.ledger_file = True, value or None
+        elif name == "--report":
+            self.report = value or "report.html"
+        elif self.report is not None and name in ("-o", "--output"):
+            self.report = value if equals else _next(word, rest)
         elif word in ("-h", "--help"):
             self.help = True
         elif word in ("-c", "-m"):
@@ -71,6 +78,11 @@ def _next(option: str, rest: list[str]) -> str:
     if not rest:
         raise UsageError(f"something must follow {option}\n{USAGE}")
     return rest.pop(0)
+
+
+def report(arguments: list[str]) -> int:
+    """`ember report [-o FILE]`: run a program and write a page about it."""
+    return run(["--report", *arguments])
 
 
 def run(arguments: list[str]) -> int:
@@ -89,6 +101,8 @@ def run(arguments: list[str]) -> int:
     _prepare_subprocesses()
     if request.ledger:
         _print_ledger_at_exit(request.ledger_file)
+    if request.report is not None:
+        _write_report_at_exit(request.report, request.program)
     if request.kind == "-m":
         return _run_module(request)
     if request.kind == "-c":
@@ -117,6 +131,23 @@ def _print_ledger_at_exit(path: str | None) -> None:
         record.print(file=sys.stderr)
         if path is not None:
             record.save(path)
+
+    atexit.register(finish)
+
+
+_reports: list[Any] = []  # those that are kept of this process
+
+
+def _write_report_at_exit(path: str, program: str) -> None:
+    record = importlib.import_module("ember.devices").report(program)
+    record.__enter__()
+    _reports.append(record)
+
+    def finish() -> None:
+        record.__exit__(None, None, None)
+        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        record.save(path)
+        print(f"ember: the report is in {path}", file=sys.stderr)
 
     atexit.register(finish)
 
@@ -180,6 +211,8 @@ def _call(program: Callable[[], Any]) -> int:
     except SystemExit:
         raise
     except BaseException as error:
+        for record in _reports:
+            record.error = f"{type(error).__name__}: {error}"
         frames = error.__traceback__
         for _ in range(2):  # this function's own frame, and `program`'s
             frames = frames.tb_next if frames is not None else None

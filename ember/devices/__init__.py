@@ -12,6 +12,7 @@ from ember.devices.ledger import Ledger, ledger
 from ember.devices.leftovers import Finding, check
 from ember.devices.memory import MemoryTracker
 from ember.devices.out_of_memory import WatchedMemory, track
+from ember.devices.report import Report, report
 
 __all__ = [
     "Advice",
@@ -22,6 +23,7 @@ __all__ = [
     "MemoryTracker",
     "Placement",
     "Plan",
+    "Report",
     "WatchedMemory",
     "automatic",
     "autoplace",
@@ -30,6 +32,7 @@ __all__ = [
     "ledger",
     "placements",
     "plan",
+    "report",
     "track",
     "where",
 ]

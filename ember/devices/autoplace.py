@@ -168,7 +168,7 @@ class autoplace:
 def placements() -> list[Placement]:
     """The choices of all autoplaced functions that are alive, and of `device="auto"`."""
     found = [p for each in list(_known) for p in each.placements.values()]
-    return found + [_automatic()] * _automatic.cache_info().currsize
+    return [*found, _automatic()] if _automatic.cache_info().currsize else found
 
 
 def automatic() -> Device:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -15,14 +16,16 @@ STYLE = """
   --page: #0d1117; --one: #4493f8; --two: #f0883e; --three: #ab7df8; } }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
   margin: 0 auto; padding: 1rem; max-width: 70rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line);
   white-space: nowrap; } td.number, th.number { text-align: right;
   font-variant-numeric: tabular-nums; }
-.faint { color: var(--faint); } li { margin: .4rem 0; }
+.faint { color: var(--faint); } li { margin: .4rem 0; overflow-wrap: anywhere; }
 svg { width: 100%; height: auto; } .one { fill: var(--one); } .two { fill: var(--two); }
 .three { fill: var(--three); } text { fill: var(--faint); font-size: 11px; }
+@media (max-width: 40rem) { th, td { white-space: normal; padding: .25rem .3rem;
+  font-size: .8rem; } td.number { white-space: nowrap; } }
 b.one, b.two, b.three { color: var(--one); } b.two { color: var(--two); }
 b.three { color: var(--three); }
 """
@@ -38,13 +41,14 @@ def document(title: str, body: str) -> str:
     )
 
 
-def table(head: list[str], rows: list[list[Any]], numbers: int) -> str:
-    """A table whose last `numbers` columns are figures."""
+def table(head: list[str], rows: list[list[Any]], numbers: int, wide: bool = False) -> str:
+    """A table whose last `numbers` columns are figures; `wide` texts may take several lines."""
+    kind = " class=joined" if wide else ""
 
     def row(cells: list[Any], tag: str) -> str:
         first = len(cells) - numbers
         return "".join(
-            f"<{tag}{' class=number' if i >= first else ''}>{escape(str(cell))}</{tag}>"
+            f"<{tag}{' class=number' if i >= first else kind}>{_cell(cell)}</{tag}>"
             for i, cell in enumerate(cells)
         )
 
@@ -53,16 +57,25 @@ def table(head: list[str], rows: list[list[Any]], numbers: int) -> str:
     return f"<div class=scroll><table>{head_row}<tbody>{body}</tbody></table></div>"
 
 
+def _cell(cell: Any) -> str:
+    """The text of a cell, which may take a new line where paths and names have their joints."""
+    return re.sub(r"([/\].:_+])(?=\S)", r"\1<wbr>", escape(str(cell)))
+
+
 def page(record: Any) -> str:
     """The page of a ledger."""
+    title = "Copies between devices"
+    return document(title, f"<h1>{title}</h1>\n{copies_of(record)}")
+
+
+def copies_of(record: Any) -> str:
+    """What the page of a ledger shows, for a page that shows more."""
     totals, entries = record.totals(), record.entries
     everything = totals["all"]
+    if not everything["count"]:
+        return "<p class=faint>There were none.</p>"
     sums = f"{size(everything['bytes'])}, {everything['seconds'] * 1e3:.2f} ms"
-    parts = [
-        "<h1>Copies between devices</h1>",
-        f"<p>{everything['count']} copies, {sums}.</p>",
-        _directions(totals),
-    ]
+    parts = [f"<p>{everything['count']} copies, {sums}.</p>", _directions(totals)]
     advice = record.advice()
     if advice:
         items = "".join(f"<li><b>{escape(a.pattern)}</b>: {escape(a.text)}.</li>" for a in advice)
@@ -76,7 +89,7 @@ def page(record: Any) -> str:
     ]
     head = ["line", "module", "call", "way", "copies", "waited for", "bytes", "ms"]
     parts.append(f"<h2>Lines</h2>{table(head, rows, 4)}")
-    return document("Copies between devices", "\n".join(parts))
+    return "\n".join(parts)
 
 
 def _directions(totals: dict[str, Any]) -> str:
@@ -109,6 +122,6 @@ def _bars(steps: list[Any]) -> str:
             )
     label = f"most: {size(most)} a step; {len(steps)} steps"
     return (
-        f'<svg viewBox="0 0 700 170" role="img" aria-label="{label}">{"".join(drawn)}'
-        f'<text x="0" y="165">{label}</text></svg>'
+        f'<svg viewBox="0 15 700 137" role="img" aria-label="{label}">{"".join(drawn)}</svg>'
+        f"<p class=faint>{label}</p>"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import time
 import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ class MemoryTracker(Executor):
     def __init__(self) -> None:
         self.live: dict[int, tuple[Any, Block]] = {}
         self.events: list[tuple[int, Block]] = []  # (+bytes or -bytes, block) in order
+        self.times: list[float] = []  # when each of them was
         self._node: Any = None
         self._stepping = False
         self.steps = 0  # how often an optimizer has stepped
@@ -103,16 +105,18 @@ class MemoryTracker(Executor):
         phase = self.phase
         block = Block(storage.nbytes, storage.device, kind, phase, made_by, place)
         block.step = self.steps
-        live, events = self.live, self.events
+        live, events, times = self.live, self.events, self.times
 
         def gone(reference: Any) -> None:
             known = live.get(key)
             if known is not None and known[0] is reference:
                 del live[key]
                 events.append((-block.bytes, block))
+                times.append(time.perf_counter())
 
         live[key] = (weakref.ref(storage, gone), block)
         events.append((block.bytes, block))
+        times.append(time.perf_counter())
 
     @property
     def phase(self) -> str:

@@ -49,7 +49,7 @@ class WatchedMemory(MemoryTracker):
 
     def _called(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
         """Remember the last call of a whole model."""
-        if _calls(sys._getframe(1))[1:] or next(module.parameters(), None) is None:
+        if is_inner_call(sys._getframe(1)) or next(module.parameters(), None) is None:
             return
         slot = set_executor(None)
         try:
@@ -171,6 +171,11 @@ def _calls(frame: FrameType | None) -> list[FrameType]:
             found.append(frame)
         frame = frame.f_back
     return found
+
+
+def is_inner_call(frame: FrameType) -> bool:
+    """Whether the module that runs at a frame is part of another that runs."""
+    return len(_calls(frame)) > 1
 
 
 def _trained(model: Any) -> list[Any]:

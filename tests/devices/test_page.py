@@ -26,7 +26,7 @@ def test_shown_output_is_real(command, output):
         cwd=ROOT, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found = lines(done.stdout.replace(str(ROOT) + "/", ""))
+    found = lines((done.stdout + done.stderr).replace(str(ROOT) + "/", ""))
     missing = [
         line
         for line in lines(output)
@@ -37,5 +37,5 @@ def test_shown_output_is_real(command, output):
 
 def test_every_example_is_shown():
     shown = {command.split("/")[-1] for command, _ in SHOWN}
-    own = {"copies.py", "moves.py", "fit.py", "overflow.py", "autoplace.py"}
+    own = {"copies.py", "moves.py", "fit.py", "overflow.py", "autoplace.py", "report.py"}
     assert own <= shown

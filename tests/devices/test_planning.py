@@ -188,6 +188,24 @@ def test_names_are_shown_as_ranges():
     assert ranges(["a", "l.0", "l.1", "l.2", "l.4", "b"]) == "a, l.0-2, l.4, b"
 
 
+def test_the_example():
+    done = subprocess.run(
+        [sys.executable, "-m", "ember", "run", "--gpus", "3x48MiB", "examples/plan.py"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    text = done.stdout
+    assert "A step of batch 32 on 1 x 48.0 MiB + 1 x 36.0 MiB + 1 x 24.0 MiB: 3 stages" in text
+    lines = text.splitlines()
+    planned, plain = (
+        json.loads("[" + next(one for one in lines if one.startswith(start)).partition("[")[2])
+        for start in ("losses", "on one device")
+    )
+    assert planned == pytest.approx(plain, rel=1e-5)
+    assert "cuda:2 held " in text and "does not fit on 2 x 8.0 MiB" in text
+
+
 # what is refused
 
 
@@ -230,6 +248,8 @@ def test_arguments_that_are_refused():
     with pytest.raises(ValueError, match="no tensor with a batch dim"):
         plan(net, 3, "1x1GiB")
     found = plan(net, x, "1x1GiB")
+    assert "chosen by its memory" in found.explain()
+    assert "chosen by its memory" not in plan(net, x, "1x1GiB:T4").explain()
     with pytest.raises(RuntimeError, match="apply it to a model before step"):
         found.step(lambda y: y.sum(), x)
 
