@@ -74,7 +74,7 @@ def this_machine(devices: Sequence[Any], held: dict[str, int]) -> tuple[Machine,
         places.append(place._replace(memory=place.memory + held.get(name, 0)))
         rates.append(rate)
     link = _link(Device(names[0]))
-    return Machine("+".join(names), tuple(places), "the link", link, link, True), rates
+    return Machine("+".join(names), tuple(places), "the link", link, link), rates
 
 
 def _host(device: Device) -> tuple[Place, Rates]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ember.devices.amounts import size
-from ember.devices.planning.machines import described
+from ember.devices.planning.machines import LINKS, described
 
 BAR = 24  # characters of a full memory
 
@@ -134,6 +134,8 @@ def assumptions(plan: Any) -> list[str]:
         "a call takes its launch and the longer of its bytes and its operations at those rates; "
         "copies to and from the host go beside the work"
     )
+    if any(p.guessed for p in plan.machine.places) or plan.machine.link in LINKS:
+        lines.append("all memory is the plan's: a real GPU's driver and libraries take some of it")
     if plan.question.training and plan.question.loss is None:
         lines.append("the loss is the sum of the output (loss= says otherwise)")
     return lines

@@ -65,6 +65,7 @@ class Place(NamedTuple):
     device: str
     memory: float  # bytes that the plan may use
     figures: Figures
+    guessed: bool = False  # whether the figures were chosen by the memory
 
 
 class Machine(NamedTuple):
@@ -75,15 +76,15 @@ class Machine(NamedTuple):
     link: str
     link_speed: float  # bytes a second from one GPU to another
     host_speed: float  # bytes a second between a GPU and the host
-    named: bool  # whether each GPU's model was given
 
     @property
     def assumptions(self) -> list[str]:
         """What was taken for granted."""
-        kinds = {p.figures.name: p.figures for p in self.places}
+        kinds = {p.figures.name: p for p in self.places}
         lines = []
-        for name, kind in kinds.items():
-            guess = "" if self.named else " (chosen by its memory: name one as in 24GiB:L4)"
+        for name, place in kinds.items():
+            kind = place.figures
+            guess = " (chosen by its memory: name one as in 24GiB:L4)" if place.guessed else ""
             lines.append(
                 f"{name}{guess}: {kind.bandwidth / 1e12:.2f} TB/s, {kind.flops / 1e12:.1f} "
                 f"TFLOPS in float32, {kind.half_flops / 1e12:.0f} in bfloat16, as published"
@@ -99,12 +100,10 @@ def parse(text: str) -> Machine:
     """The machine that a text describes. ValueError that shows the grammar for anything else."""
     parts, at, link = text.strip().partition("@")
     places: list[Place] = []
-    named = True
     for term in parts.split("+"):
         count, memory, figures, known = _term(term.strip(), text)
-        named = named and known
         for _ in range(count):
-            places.append(Place(f"cuda:{len(places)}", memory, figures))
+            places.append(Place(f"cuda:{len(places)}", memory, figures, not known))
     check(bool(places), ValueError, f"plan: {text!r} has no device; the form is {GRAMMAR}")
     link = link if at else places[0].figures.link
     check(
@@ -113,7 +112,7 @@ def parse(text: str) -> Machine:
         f"plan: there is no link {link!r} in {text!r}; there are {', '.join(LINKS)}",
     )
     host = min(LINKS["pcie5"], *(_host_speed(p.figures) for p in places))
-    return Machine(text, tuple(places), link, LINKS[link], host, named)
+    return Machine(text, tuple(places), link, LINKS[link], host)
 
 
 def _term(term: str, text: str) -> tuple[int, float, Figures, bool]:

@@ -77,6 +77,9 @@ class ModelForward:
             return self.forward(*args, **kwargs)
 
 
+FORWARDS = (UnitForward, ModelForward)
+
+
 def _innermost(placed: Placed) -> Following | None:
     for mode in reversed(modes.state.functions):
         if isinstance(mode, Following) and mode.placed is placed:

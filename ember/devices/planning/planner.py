@@ -17,7 +17,7 @@ from ember.devices.amounts import size
 from ember.devices.planning.costs import is_simulated, published, this_machine
 from ember.devices.planning.machines import described, parse
 from ember.devices.planning.passes import Pass, stopped_at_exit
-from ember.devices.planning.placing import Applied, Assignment
+from ember.devices.planning.placing import FORWARDS, Applied, Assignment
 from ember.devices.planning.schedules import Action, Span, busy, drawn, named, timeline
 from ember.devices.planning.search import (
     Found,
@@ -337,6 +337,12 @@ def _asked(
         isinstance(model, Module),
         TypeError,
         f"plan: the model must be a torch.nn.Module, not {type(model).__name__}",
+    )
+    planned = [m for m in model.modules() if isinstance(vars(m).get("forward"), FORWARDS)]
+    check(
+        not planned,
+        RuntimeError,
+        "plan: this model follows a plan already: undo() that one first",
     )
     unknown = [r for r in remedies if r not in REMEDIES]
     check(not unknown, ValueError, f"plan: remedies are {', '.join(REMEDIES)}, not {unknown}")
