@@ -12,7 +12,7 @@ from ember.errors import check
 from ember.kernel.array import spec_of
 from ember.ops.create import ones
 from ember.ops.dropout import dropout
-from ember.ops.linear import rounds_late, widened
+from ember.ops.linear import widened
 from ember.scalar.primitives import eq, exp, row_max, row_sum, stop, where
 
 
@@ -194,17 +194,16 @@ def scaled_dot_product_attention(
         RuntimeError,
         f"dropout probability has to be between 0 and 1, but got {dropout_p}",
     )
-    if rounds_late(query):
-        wide = widened(query, key, value, attn_mask)
-        wide += (dropout_p, is_causal, scale, enable_gqa)
-        return scaled_dot_product_attention(*wide).to(query.dtype)
-    if enable_gqa:
-        key, value = _repeated_heads(query, key, value)
     if scale is None:
         scale = 1 / math.sqrt(query.size(-1)) if query.size(-1) else 1.0
+    if enable_gqa:
+        key, value = _repeated_heads(query, key, value)
     how = query, key, value, bool(is_causal), float(scale)
     if attn_mask is None and dropout_p <= 0.0 and _is_one_op(*how):
         return attention(*how)[0]
+    if query.dtype in HALF and not query.is_meta:  # scores of half precision are too coarse
+        wide = (*widened(query, key, value, attn_mask), dropout_p, is_causal, scale)
+        return scaled_dot_product_attention(*wide).to(query.dtype)
     weights = _weights(query, key, attn_mask, is_causal, scale)
     if dropout_p > 0.0:
         weights = dropout(weights, dropout_p)

@@ -20,6 +20,7 @@ using namespace std;
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __launch_bounds__(threads)
 #define __shared__ static
 #define __syncthreads()
 #define __shfl_xor_sync(mask, x, distance) (x)

@@ -28,7 +28,7 @@ def _walk(wide: int, load: str, body: str, store: str = "") -> str:
 def _row(parameters: str, element: str, body: str) -> str:
     """A kernel of a block a row: its scores x, its class t, whether it counts."""
     return f"""{PRELUDE}{RANGE}typedef {element} E;
-extern "C" __global__ void kernel({parameters}) {{
+extern "C" __global__ __launch_bounds__({THREADS}) void kernel({parameters}) {{
   __shared__ float shared[32];
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {{
     const i64 given = target[row];
@@ -43,9 +43,11 @@ extern "C" __global__ void kernel({parameters}) {{
 def forward_text(element: str, wide: int) -> str:
     """Losses (rows), greatest scores and logs of sums (2, rows)."""
     greatest = f"""      float top_ = m;
+      #pragma unroll
       for (int lane = 0; lane < {wide}; ++lane) top_ = max_nan(top_, (float)widen(in.at[lane]));
       const float base_ = top_ == -(float)INF ? 0.0f : top_;
       s *= m == -(float)INF ? 0.0f : exp(m - base_);
+      #pragma unroll
       for (int lane = 0; lane < {wide}; ++lane) s += exp((float)widen(in.at[lane]) - base_);
       m = top_;
 """
@@ -70,9 +72,10 @@ def forward_text(element: str, wide: int) -> str:
 def backward_text(element: str, wide: int, each: bool) -> str:
     """The gradient by the scores: `each` where every row has a gradient of its own."""
     value = f"""      Pack<E, {wide}> out;
+      #pragma unroll
       for (int lane = 0; lane < {wide}; ++lane) {{
         const float p = exp(((float)widen(in.at[lane]) - top) - sum);
-        out.at[lane] = Cast<E>::of((p - (e + lane == t ? 1.0f : 0.0f)) * scale);
+        out.at[lane] = Cast<E>::of((p - (e + lane == (u32)t ? 1.0f : 0.0f)) * scale);
       }}
 """
     store = f"      *(Pack<E, {wide}>*)(made + row * classes + e) = out;\n"

@@ -24,8 +24,10 @@ from ember.backends.cuda.source import (
     ACROSS,
     ALONG,
     MAP,
+    ROW_THREADS,
     ROWS,
     STORED,
+    THREADS,
     Input,
     Program,
     supported,
@@ -35,10 +37,9 @@ from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
 from ember.kernel.dims import Dim, collapsed, spread
-from ember.scalar.expr import Expr, make, var
+from ember.scalar.expr import Expr, make, topological, var
 
 Runner = Callable[..., Any]
-THREADS = 256
 BLOCKS_A_PROCESSOR = 8
 BLOCKS_OF_PACKS = 1 << 12  # of maps whose threads take one pack each
 LONG_ROW, VERY_LONG_ROW = 512, 8192  # elements from which a block, a large one, takes a row
@@ -194,7 +195,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         dims = collapsed(shape, order, set(call.axes), every)
         large = is_large([*specs, *targets], call.out_specs[0].numel)
         outs = tuple(t.dtype.name for t in targets)
-        if call.axes:
+        if call.axes or _walks_rows(call):  # without axes the rows are single elements
             return self._row_launch(call.roots, inputs, outs, compute, dims, large)
         if len(dims) <= 1 and all(s == 1 for d in dims for s in d.strides):
             smallest = min(s.dtype.itemsize for s in [*specs, *targets])
@@ -302,7 +303,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         for i in range(total):
             geometry += [d.strides[i] for d in outer] + [d.strides[i] for d in row]
         if not along:
-            return self._rows_of(program, geometry, 128, 128, max(chunks, 1))
+            return self._rows_of(program, geometry, ROW_THREADS, ROW_THREADS, max(chunks, 1))
         packs = tuple(s == 1 for s in row[-1].strides)
         if chunks:
             packs = (*packs[:-1], False)
@@ -321,7 +322,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         threads, keep = plan_rows(program, chunk)
         if program.total:
             threads, keep = program.threads, 0
-        block = max(threads, 128)
+        block = max(threads, ROW_THREADS)
         program = program._replace(threads=threads, keep=keep)
         return self._rows_of(program, geometry, block, block // threads, chunks)
 
@@ -412,6 +413,10 @@ def either(
         (plain if bits & 15 else packed)(arguments)
 
     return launch
+
+
+def _walks_rows(call: MapCall) -> bool:
+    return any(n.op.startswith("row_") for n in topological(call.roots))
 
 
 def _inputs(call: MapCall, asked: frozenset[int]) -> tuple[Input, ...] | None:

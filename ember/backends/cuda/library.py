@@ -209,7 +209,8 @@ class _Matrix:
         return array
 
 
-ANY_ORDER = {*cudnn.MAKERS, "concatenate"}  # what writes into results of any order
+# What writes into results of any order
+ANY_ORDER = {*cudnn.MAKERS, *fused_attention.MAKERS, "concatenate"}
 MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
     "matmul": _matmul,
     **indexing.MAKERS,

@@ -202,7 +202,7 @@ TEXTS = {
     "bessel_y1": "y1({0})",
     "fmax": "max_number({0}, {1})",
     "fmin": "min_number({0}, {1})",
-    "logical_xor": "({0} != {1})",
+    "logical_xor": "(({0} != 0) != ({1} != 0))",
     "isnan": "is_nan({0})",
     "isinf": "is_inf({0})",
     "isfinite": "is_finite({0})",

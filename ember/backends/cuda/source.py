@@ -24,6 +24,7 @@ from ember.scalar.expr import Expr, topological
 from ember.scalar.primitives import TABLE
 
 MAP, ALONG, ACROSS = "map", "along", "across"
+THREADS, ROW_THREADS = 256, 128  # of a block of a map, at least of one of rows
 STORED = "const double*"  # the kind of a number that is read from the GPU's memory
 COMPUTE = frozenset(
     "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float32 float64".split()
@@ -139,8 +140,16 @@ class Source:
         compute = C_TYPES[p.dtype]
         return (
             f"{PRELUDE}\ntypedef {compute} T;\ntypedef {self.index} I;\n"
-            f'extern "C" __global__ void kernel({", ".join(parameters)}) {{\n{body}}}\n'
+            f'extern "C" __global__ __launch_bounds__({self.block()}) '
+            f"void kernel({', '.join(parameters)}) {{\n{body}}}\n"
         )
+
+    def block(self) -> int:
+        """The threads of a block; told to the compiler, whose kernels may use fewer registers the
+        more there are."""
+        if self.p.form == MAP:
+            return THREADS
+        return max(self.p.threads, ROW_THREADS) if self.p.form == ALONG else ROW_THREADS
 
     def _numbered(self) -> list[tuple[int, Input]]:
         return list(enumerate(self.arrays))
