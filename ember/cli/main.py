@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 from ember.cli.info import info
@@ -17,6 +18,8 @@ commands:
          {RUN_USAGE.removeprefix("usage: ")}
   report run a program and write a page about it: memory over time, copies, kernels, what is where
          ember report [-o FILE] [--gpus N[xMEM][:NAME]] (SCRIPT | -c CODE | -m MODULE) [arguments]
+  plan   where a program's model would go on GPUs that need not be here
+         ember plan SCRIPT --gpus MACHINE [options]
   info   show versions, devices and memory
          ember info [--json]
 
@@ -34,6 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
             return run(rest)
         if command == "report":
             return report(rest)
+        if command == "plan":
+            planned: int = importlib.import_module("ember.cli.plan").plan(rest)
+            return planned
         if command == "info":
             return info(rest)
     except UsageError as error:

@@ -34,11 +34,12 @@ __all__ = [
     "plan",
     "report",
     "track",
+    "what_if",
     "where",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Plan", "plan"):  # the planner loads with its first use
+    if name in ("Plan", "plan", "what_if"):  # the planner loads with its first use
         return getattr(import_module("ember.devices.planning"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
