@@ -101,9 +101,11 @@ def remedies(question: Any, peak: Any, capacity: int) -> Iterator[Remedy]:
     def tried(name: str, cost: str, found: int) -> Remedy:
         return Remedy(name, found, peak.bytes - found, found <= capacity, cost)
 
-    passes = None
     for change in changes(question):
-        found = tried(change.name, change.cost, question.peak(**change.arguments).bytes)
+        try:
+            found = tried(change.name, change.cost, question.peak(**change.arguments).bytes)
+        except (RuntimeError, TypeError, NotImplementedError):  # the model does not allow it, as
+            continue  # one with float32 tensors that a change of dtype leaves behind
         if found.saving > 0:
             yield found
         if "batch" in change.arguments and question.training and not found.fits:

@@ -264,7 +264,10 @@ def test_remedies_that_cast_and_that_move():
     found = fits(net, torch.ones(512, 64), "1x3MiB")
     by = {remedy.name: remedy for remedy in found.remedies}
     assert not found and by["autocast to bfloat16"].peak < found.peak.bytes
-    assert by["activations kept on the host"].peak < by["checkpointing of the layers"].peak
+    kept, recomputed = by["activations kept on the host"], by["checkpointing of the layers"]
+    assert (
+        max(kept.peak, recomputed.peak) < found.peak.bytes - found.peak.by_kind["activations"] / 4
+    )
     fewest = next(r for name, r in by.items() if "passes of batch" in name and r.fits)
     count, batch = int(fewest.name.split()[0]), int(fewest.name.split()[4])
     assert batch == 512 // count and fewest.peak <= found.capacity
@@ -273,3 +276,18 @@ def test_remedies_that_cast_and_that_move():
     assert not half  # with fewer passes it would not have fitted
     plain = fits(net, torch.ones(512, 64), "1x1GiB", training=False)
     assert {remedy.name for remedy in plain.remedies} >= {"batch 256", "everything in bfloat16"}
+
+
+def test_what_a_model_does_not_allow_is_no_remedy():
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.mask = nn.Linear(64, 64), torch.ones(64)
+
+        def forward(self, x):
+            return nn.functional.linear(self.layer(x) * self.mask, self.layer.weight)
+
+    found = fits(Masked(), torch.ones(256, 64), "1x1GiB")
+    names = {remedy.name for remedy in found.remedies}
+    assert "two passes of batch 128 for one step" in names
+    assert "everything in bfloat16" not in names  # the mask stays float32, which a product refuses
