@@ -20,6 +20,7 @@ from ember.devices.planning.machines import LINKS, PUBLISHED, Figures, Machine, 
 from ember.errors import check
 from ember.version import ember_version
 
+MEASURED, SIMULATED = "as measured here", "of the simulated clock"
 LAUNCH = 2e-6  # seconds that a kernel takes beside its work, as the simulated clock counts
 
 
@@ -81,7 +82,7 @@ def _host(device: Device) -> tuple[Place, Rates]:
     found = measured(device)
     rates = Rates(found["flops"], found["half_flops"], found["bandwidth"], found["overhead"])
     figures = Figures("host", _host_memory(), rates.bandwidth, rates.flops, rates.half_flops, "")
-    return Place("cpu", figures.memory, figures), rates
+    return Place("cpu", figures.memory, figures, MEASURED), rates
 
 
 def _host_memory() -> float:
@@ -101,12 +102,12 @@ def _gpu(device: Device) -> tuple[Place, Rates]:
     if is_simulated(device):
         model: Any = getattr(backend, "model", None)
         figures = Figures(model.name, free, model.bandwidth, model.flops, model.flops, "")
-        return Place(str(device), float(free), figures), published(figures)
+        return Place(str(device), float(free), figures, SIMULATED), published(figures)
     found = measured(device)
     rates = Rates(found["flops"], found["half_flops"], found["bandwidth"], found["overhead"])
     name = get_device_name(device)
     figures = Figures(name, free, rates.bandwidth, rates.flops, rates.half_flops, "")
-    return Place(str(device), float(free), figures), rates
+    return Place(str(device), float(free), figures, MEASURED), rates
 
 
 def _link(device: Device) -> float:

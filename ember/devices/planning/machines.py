@@ -59,13 +59,22 @@ LINKS = {
 }
 
 
+PUBLISHED_THEM = "as published"
+GUESSED = "as published; chosen by its memory: name one as in 24GiB:L4"
+
+
 class Place(NamedTuple):
     """A device of a plan: its name in a program, what it holds and how fast it is."""
 
     device: str
     memory: float  # bytes that the plan may use
     figures: Figures
-    guessed: bool = False  # whether the figures were chosen by the memory
+    source: str = PUBLISHED_THEM  # where the figures are from
+
+    @property
+    def guessed(self) -> bool:
+        """Whether the figures were chosen by the memory."""
+        return self.source == GUESSED
 
 
 class Machine(NamedTuple):
@@ -84,10 +93,9 @@ class Machine(NamedTuple):
         lines = []
         for name, place in kinds.items():
             kind = place.figures
-            guess = " (chosen by its memory: name one as in 24GiB:L4)" if place.guessed else ""
             lines.append(
-                f"{name}{guess}: {kind.bandwidth / 1e12:.2f} TB/s, {kind.flops / 1e12:.1f} "
-                f"TFLOPS in float32, {kind.half_flops / 1e12:.0f} in bfloat16, as published"
+                f"{name}: {kind.bandwidth / 1e9:,.0f} GB/s, {kind.flops / 1e12:.3g} TFLOPS in "
+                f"float32, {kind.half_flops / 1e12:.3g} in bfloat16 ({place.source})"
             )
         lines.append(
             f"{self.link} between GPUs: {self.link_speed / 1e9:.0f} GB/s each way; to the host: "
@@ -103,7 +111,9 @@ def parse(text: str) -> Machine:
     for term in parts.split("+"):
         count, memory, figures, known = _term(term.strip(), text)
         for _ in range(count):
-            places.append(Place(f"cuda:{len(places)}", memory, figures, not known))
+            places.append(
+                Place(f"cuda:{len(places)}", memory, figures, PUBLISHED_THEM if known else GUESSED)
+            )
     check(bool(places), ValueError, f"plan: {text!r} has no device; the form is {GRAMMAR}")
     link = link if at else places[0].figures.link
     check(
