@@ -115,6 +115,11 @@ class Kernels(ABC):
         """Whether attention (of query, key and value, causal or not, with a scale) is one op."""
         return False
 
+    def bind_together(self, calls: Any, operands: Any, outs: Any, runners: Any) -> Any:
+        """Formulas that are alike bound to their arrays, as one function; asked for where formulas
+        join."""
+        raise NotImplementedError
+
     def joins(self, call: Call) -> bool:
         """Whether a call made of several formulas is one kernel here."""
         return False

@@ -67,12 +67,12 @@ class Fusion:
         return found
 
     def _as_call(self, instruction: Instruction) -> Instruction:
-        """A copy that changes the dtype of reals as a formula, where that can join others."""
+        """A copy of reals that keeps their order, as a formula where that can join others."""
         if instruction.kind != "copy":
             return instruction
         (source,), (target,) = instruction.operands, instruction.outs
         a, b = source.spec, target.spec
-        if a.dtype is b.dtype or a.dtype not in REALS or b.dtype not in REALS:
+        if a.dtype not in REALS or b.dtype not in REALS:
             return instruction
         if a.shape != b.shape or a.strides != b.strides or not b.numel:
             return instruction

@@ -12,9 +12,11 @@ from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.kernels import CpuKernels
 from ember.capture.background import background
 from ember.capture.fusion import Fusion
+from ember.capture.gathering import gathered
 from ember.capture.memory import bytes_to_end, plan, storage_of
 from ember.capture.passes import steady, without_the_unread
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
+from ember.capture.turning import turned
 from ember.core.cells import Cell
 from ember.device import CPU
 from ember.errors import check
@@ -72,7 +74,9 @@ class Program:
         fixed = set(self.storages)
         instructions = without_the_unread(instructions, fixed)
         once, instructions = steady(instructions, fixed, set(constants) - written)
+        instructions = turned(instructions, fixed)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
+        instructions = gathered(instructions, fixed)
         self._do(once)
         self.planned_bytes = plan(instructions, self.storages)
         steps = [(self._bind(i), self._device(i)) for i in instructions]
@@ -171,6 +175,8 @@ class Program:
             source, target = self.storages[operands[0].storage], self.storages[outs[0].storage]
             return lambda: now(source, target)
         arrays = tuple(self.array(o) for o in outs)
+        if kind == "together":
+            return self._bind_together(call.calls, operands, arrays)
         if kind == "fill":
             step = called_with(now, (arrays[0], self._operand(call)))
             step.on_device = not isinstance(call, Cell)  # type: ignore[attr-defined]
@@ -182,6 +188,15 @@ class Program:
         if has_slots(given) and not kernels.takes_slots:
             return _with_numbers(kernels, call, given, arrays, now)
         return kernels.bind(call, given, arrays, now)
+
+    def _bind_together(self, calls: Any, operands: Any, arrays: tuple[Array, ...]) -> Step:
+        kernels = kernels_of(arrays[0].spec.device)
+        given = tuple(tuple(self._operand(o) for o in each) for each in operands)
+        waiting, outs = list(arrays), []
+        for call in calls:
+            outs.append(tuple(waiting.pop(0) for _ in call.out_specs))
+        step: Step = kernels.bind_together(calls, given, outs, [kernels.prepare(c) for c in calls])
+        return step
 
 
 def _with_numbers(

@@ -471,11 +471,10 @@ for kind, options in [("AdamW", {}), ("Adam", {"fused": True, "amsgrad": True}),
 captured = next(c.cell_contents for c in compiled.__closure__
                 if type(c.cell_contents).__name__ == "Captured")
 (program,) = [r.program for r in captured.recordings if r.program]
-updates = [n for n in program.names if "rmsprop" in n]
-assert len(updates) == 4 and not any(n.startswith("host") for n in program.names[:-1])
-# what stays on the device is a few graphs: all updates are in the last one
+assert "together 4 rmsprop_" in program.names  # one kernel for all parameters
+assert not any(n.startswith("host") for n in program.names[:-1])
 graphs = [s for s in program.steps if type(s).__name__ == "GraphSegment"]
-assert graphs[-1].graph is not None and len(graphs[-1].steps) > 10, [len(g.steps) for g in graphs]
+assert graphs and all(g.graph is not None for g in graphs)
 from ember.backends.base import kernels_of
 (table,) = kernels_of(torch.device("cuda", 0)).numbers.tables
 before = len(table.free)
@@ -518,6 +517,35 @@ compiled = torch.compile(apart)
 x = torch.randn(5, 7).cuda()
 for _ in range(3):
     np.testing.assert_allclose(values(compiled(x)), values(apart(x)), rtol=1e-6)
+
+def wide(x, many):  # formulas that are alike are one kernel, those in between stay in order
+    found = []
+    for i, m in enumerate(many):
+        half = m.bfloat16() + i % 2
+        found.append(half.float().sum() + x.sum())
+        x.mul_(1.5)
+    return found
+
+compiled = torch.compile(wide)
+many = [torch.randn(n).cuda() for n in (1, 7, 9000, 33, 20000, 8)]
+x = torch.ones(5).cuda()
+y = x.clone()
+for _ in range(3):
+    for a, e in zip(compiled(x, many), wide(y, many), strict=True):
+        np.testing.assert_allclose(values(a), values(e), rtol=1e-2, atol=0.5)
+assert any(n.startswith("together 3") for n in program_of(compiled).names)
+
+def turned(x, w):  # the gradient of a transposed weight is made in the weight's order
+    w = w.detach().requires_grad_()
+    (x @ w.t()).float().pow(2).sum().backward()
+    return w.grad.float().contiguous() + 1
+
+from ember.backends.cuda import library
+library.MAKERS.pop("matmul")
+compiled = torch.compile(turned)
+x, w = torch.randn(6, 5).cuda().bfloat16(), torch.randn(4, 5).cuda().bfloat16()
+for _ in range(3):
+    np.testing.assert_allclose(values(compiled(x, w)), values(turned(x, w)), rtol=5e-2, atol=0.1)
 
 def written(x):
     y = x.view(-1)

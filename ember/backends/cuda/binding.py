@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ember.backends.cpu.kernels import CpuKernels
+from ember.backends.cpu.kernels import CpuKernels, arithmetic_type
 from ember.backends.cuda.arrays import DeviceArrays
 from ember.backends.cuda.draws import CudaPhilox, is_drawn
 from ember.backends.cuda.driver import Driver
 from ember.backends.cuda.graphs import GraphSegment
 from ember.backends.cuda.memory import CudaMemory
 from ember.backends.cuda.numbers import Numbers
+from ember.backends.cuda.together import inputs_of, launch_of, program_of
 from ember.device import CPU
 from ember.kernel.array import Array, Spec, spec_of
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
@@ -75,6 +76,42 @@ class BoundCalls(DeviceArrays):
             known = isinstance(call, (MapCall, ReduceCall, LibraryCall))
             stays = known and not getattr(runner, "by_host", False)
         bound.on_device = stays  # type: ignore[attr-defined]
+        return bound
+
+    def bind_together(
+        self,
+        calls: tuple[MapCall, ...],
+        operands: tuple[Any, ...],
+        outs: list[tuple[Any, ...]],
+        runners: list[Runner],
+    ) -> Callable[[], Any]:
+        """Formulas that are alike, of contiguous arrays, bound to them as one kernel; one by one
+        where some do not lie at multiples of 16 bytes."""
+        first = calls[0]
+        asked = frozenset(i for i, o in enumerate(operands[0]) if isinstance(o, Slot))
+        inputs = inputs_of(first, asked)
+        arrays = [
+            [*(o for o in given if isinstance(o, Array)), *made]
+            for given, made in zip(operands, outs, strict=True)
+        ]
+        rows = [[self.address(a) for a in row] for row in arrays]
+        if inputs is None or any(place % 16 for row in rows for place in row):
+            steps = [self.bind(*each) for each in zip(calls, operands, outs, runners, strict=True)]
+            return lambda: [step() for step in steps]
+        kinds = tuple(s.dtype.name for s in first.out_specs)
+        program = program_of(first.roots, inputs, kinds, arithmetic_type(first.compute).name)
+        numbers = [
+            self.numbers.address(o) if isinstance(o, Slot) else o
+            for o in operands[0]
+            if not isinstance(o, Array)
+        ]
+        launch = launch_of(self, program, rows, [c.out_specs[0].numel for c in calls], numbers)
+
+        def bound() -> None:
+            if asked:
+                self.numbers.write()
+            launch()
+
         return bound
 
     def joins(self, call: Call) -> bool:

@@ -26,12 +26,12 @@ from ember.backends.cuda.source import (
     MAP,
     ROW_THREADS,
     ROWS,
-    STORED,
     THREADS,
     Input,
     Program,
     supported,
 )
+from ember.backends.cuda.together import KINDS, inputs_of
 from ember.dtypes import dtype as DType
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, spec_of
@@ -43,7 +43,6 @@ Runner = Callable[..., Any]
 BLOCKS_A_PROCESSOR = 8
 BLOCKS_OF_PACKS = 1 << 12  # of maps whose threads take one pack each
 LONG_ROW, VERY_LONG_ROW = 512, 8192  # elements from which a block, a large one, takes a row
-KINDS = {"double": "d", "long long": "q", STORED: "p"}  # of arguments that are numbers
 CHUNK = 8192  # elements of a row that one block adds up where there are few rows
 
 
@@ -139,7 +138,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         """The runner of a formula; in the place of the numbers at the positions `asked` it takes
         addresses."""
         compute = arithmetic_type(call.compute).name
-        inputs = _inputs(call, asked)
+        inputs = inputs_of(call, asked)
         targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
         if inputs is None or any(t.dtype.name not in C_TYPES for t in targets):
             return None
@@ -417,21 +416,3 @@ def either(
 
 def _walks_rows(call: MapCall) -> bool:
     return any(n.op.startswith("row_") for n in topological(call.roots))
-
-
-def _inputs(call: MapCall, asked: frozenset[int]) -> tuple[Input, ...] | None:
-    found = []
-    for position, (spec, name) in enumerate(zip(call.in_specs, call.names, strict=True)):
-        if position in asked:
-            found.append(Input(name, STORED))
-        elif isinstance(spec, Spec):
-            if spec.dtype.name not in C_TYPES:
-                return None
-            found.append(Input(name, spec.dtype.name, name in call.keeps))
-        elif spec is float:
-            found.append(Input(name, "double"))
-        elif spec in (int, bool):
-            found.append(Input(name, "long long"))
-        else:
-            return None
-    return tuple(found)
