@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import gc as _gc
 import importlib
+import os as _os
 from typing import TYPE_CHECKING, Any
 
 _resting = _gc.isenabled()
@@ -162,6 +163,9 @@ def __dir__() -> builtins.list[str]:
     own = {"TYPE_CHECKING", "Any", "annotations", "builtins", "importlib", "missing"}
     return sorted({*globals(), *_NAMESPACES["torch"], *_SUBMODULES, *_ELSEWHERE} - own)
 
+
+if _os.environ.get("EMBER_COMPILE", "0") not in ("", "0"):
+    importlib.import_module("ember.compiler.everywhere").install()
 
 if _resting:
     if _gc.get_stats()[2]["collections"] == 0:

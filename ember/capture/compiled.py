@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 
 from ember.capture.background import background
 from ember.capture.gradients import Boundary, Graph, bounded, is_random, leaves_of, rerun
-from ember.capture.guards import Guard, Reached
+from ember.capture.guards import PLAIN, Guard, Reached
 from ember.capture.program import Program, input_storage
-from ember.capture.recorder import Recorder, shifted
+from ember.capture.recorder import Recorder, is_shared, shifted
 from ember.core import modes
 from ember.core.array import _copy, copy_of
 from ember.core.executor import current_executor, set_executor
 from ember.core.node import NO_EDGE
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import META
+from ember.device import device as Device
+from ember.dtypes import dtype as DType
 from ember.kernel.array import Array
-from ember.layout import like_strides
+from ember.layout import Size, like_strides
 from ember.pytree import tree_flatten, tree_unflatten
 
 MOST = 8  # recordings of one function, as PyTorch's recompile limit
@@ -27,6 +29,8 @@ MOST = 8  # recordings of one function, as PyTorch's recompile limit
 PATIENCE = 3  # recordings of a forward pass without a backward pass
 
 STANCE = ["default"]  # torch.compiler.set_stance
+
+CONSTANT = (Size, DType, Device, type(Ellipsis))  # results that are the same each time
 
 Grads = list[tuple[Tensor, Any]]
 
@@ -109,8 +113,14 @@ def _output(output: Any, leaves: list[Any]) -> Any:
     kind, value = output
     if kind == "argument":
         return leaves[value]
-    if kind == "array":
-        return tensor_of(copy_of(value, like_strides(value.spec.shape, value.spec.strides)))
+    if kind == "view":
+        position, spec, offset = value
+        return leaves[position].as_strided(
+            spec.shape, spec.strides, leaves[position]._array.offset + offset
+        )
+    if kind in ("place", "leaf"):
+        made = tensor_of(copy_of(value, like_strides(value.spec.shape, value.spec.strides)))
+        return made.requires_grad_() if kind == "leaf" else made
     return value
 
 
@@ -166,6 +176,7 @@ class Captured:
         self.recordings: list[Recording] = []
         self.reasons: list[str] = []  # why there was a recording after the first
         self.unfinished = 0  # graphs whose backward pass never came
+        self.most = MOST
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay, record, or run."""
@@ -195,7 +206,7 @@ class Captured:
             reason = reason or failed
         if stance == "fail_on_recompile" and reason is not None:
             raise RuntimeError(f"torch.compile: fail_on_recompile, and {reason}")
-        if len(self.recordings) >= MOST or (stance.startswith("eager_on") and self.recordings):
+        if len(self.recordings) >= self.most or (stance.startswith("eager_on") and self.recordings):
             return self.function(*args, **kwargs)
         if reason is not None:
             self.reasons.append(reason)
@@ -219,6 +230,8 @@ class Captured:
         given, nodes = bounded(leaves) if bounds else (leaves, [])
         args, kwargs = tree_unflatten(given, structure)
         reached = Reached(self.function, leaves)
+        if reached.is_unfinished():
+            return _with_originals(self.function(*args, **kwargs), given, leaves)
         recording = Recording(Guard(leaves, structure, reached))
         recorder = Recorder(self.strict)
         recorder.before_host = lambda: _setter(grads_of(reached.leaves))
@@ -229,6 +242,7 @@ class Captured:
             self.recordings.insert(0, recording)
             return self.function(*args, **kwargs)
         before = grads_of(reached.leaves), grads_of([t for t in _tensors(given) if t.is_leaf])
+        kept = self._before(leaves, reached)
         outer = set_executor(recorder)
         try:
             result = self.function(*args, **kwargs)
@@ -236,6 +250,7 @@ class Captured:
             set_executor(outer)
         if recorder.postponed:
             return _with_originals(result, given, leaves)
+        run = Run(recorder, reached, leaves, given, nodes, arguments)
         recording.eager = recorder.broken or recorder.refusal or reached.changed()
         if recording.eager is None and not recorder.instructions:
             recording.eager = "it has no work for a device"
@@ -243,15 +258,22 @@ class Captured:
             recording.eager = _beyond(recorder, given, before[1])
         if recording.eager is None:
             recording.grads = _changed(before[0])
-            run = Run(recorder, reached, leaves, given, nodes, arguments)
             recording.again = rerun(self.function, structure)
             recording.eager = self._finish(recording, run, result)
         self.recordings.insert(0, recording)
         if recording.program is None:
             return _with_originals(result, given, leaves)
+        return self._first(recording, run, kept)
+
+    def _before(self, leaves: list[Any], reached: Reached) -> Any:
+        """What is to be known of the time before a call that is recorded."""
+
+    def _first(self, recording: Recording, run: Run, before: Any) -> Any:
+        """What a call returns that was recorded: copies, since what the program writes stays
+        inside."""
         for position, array in recording.inputs:
-            _copy(array, leaves[position]._array)
-        return recording.result(leaves)  # copies: what the program writes stays inside
+            _copy(array, run.leaves[position]._array)
+        return recording.result(run.leaves)
 
     def _finish(self, recording: Recording, run: Run, result: Any) -> str | None:
         """Make the program of a recording; why not, if it cannot be."""
@@ -263,6 +285,14 @@ class Captured:
             expected = number in arguments or number in recorder.constants
             if not expected and id(storage) not in known and storage.device is not META:
                 return "it uses a tensor that is neither an argument nor found in its surroundings"
+        if any(
+            o.spec is not None and o.spec.device is META
+            for i in recorder.instructions
+            for o in i.outs
+        ):
+            return "it works on meta, where nothing is to be done"
+        if any(is_shared(recorder.outside[n]) for n in recorder.constants):
+            return "it uses the memory of a NumPy array"
         if any(recorder.constants.get(n, 0) is None for n in recorder.written):
             return "it writes into a large array that it makes of Python's values"
         reason = self._outputs(recording, run, result)
@@ -278,7 +308,7 @@ class Captured:
             if number in recorder.written:
                 recording.returned_to.append((position, array))
         recording.outputs = [
-            ("array", recording.program.array(value)) if kind == "place" else (kind, value)
+            (kind, recording.program.array(value)) if kind in ("place", "leaf") else (kind, value)
             for kind, value in recording.outputs
         ]
         if recording.graph is not None:
@@ -298,7 +328,6 @@ class Captured:
         return None
 
     def _outputs(self, recording: Recording, run: Run, result: Any) -> str | None:
-        recorder, _, leaves, given, _, arguments = run
         graphed: list[int] = []
         values, recording.structure = tree_flatten(result)
         memory: dict[int, int] = {}
@@ -310,24 +339,13 @@ class Captured:
                 if first != index:
                     recording.outputs.append(("same", first))
                     continue
-            if not isinstance(value, Tensor):
-                recording.outputs.append(("value", value))
-                continue
-            position = next((i for i, leaf in enumerate(given) if leaf is value), None)
-            node = value._grad_fn
-            if position is not None:
-                recording.outputs.append(("argument", position))
-            elif type(value) is not Tensor:
-                recording.outputs.append(("value", value))
-            else:
-                if value.requires_grad and not recorder.is_used_up(node):
-                    graphed.append(index)
-                place = recorder.place(value._array)
-                number = place.storage
-                if number in arguments:
-                    offset = place.offset - leaves[arguments[number]]._array.offset
-                    place = place._replace(offset=offset)
-                recording.outputs.append(("place", place))
+            output = _described(value, recording, run)
+            if isinstance(output, str):
+                return output
+            recording.outputs.append(output)
+            needs = isinstance(value, Tensor) and output[0] == "place" and value.requires_grad
+            if needs and not run.recorder.is_used_up(value._grad_fn):
+                graphed.append(index)
         return self._graph(recording, run, values, graphed) if graphed else None
 
     def _graph(
@@ -379,6 +397,32 @@ class Captured:
                     "memory"
                 )
         return "\n".join([*lines, *(f"recorded again: {r}" for r in self.reasons)])
+
+
+def _described(value: Any, recording: Recording, run: Run) -> tuple[str, Any] | str:
+    """How a replay gives a result: its kind and what that needs; or why it cannot."""
+    recorder, reached, leaves, given, _, arguments = run
+    position = next((i for i, leaf in enumerate(given) if leaf is value), None)
+    if not isinstance(value, Tensor):
+        if position is None and type(value) not in PLAIN and not isinstance(value, CONSTANT):
+            return f"it returns a {type(value).__name__}, which a replay cannot make"
+        return "value", value
+    if position is not None:
+        return "argument", position
+    if any(value is t for t in (*reached.tensors, *(g for _, g in recording.grads))):
+        return "value", value
+    if type(value) is not Tensor:
+        return f"it returns a {type(value).__name__}, which a replay cannot make"
+    place = recorder.place(value._array)
+    number = place.storage
+    if number not in recorder.outside or number in recorder.constants:
+        return "leaf" if value.requires_grad and value.is_leaf else "place", place
+    if number not in arguments:
+        return "it returns a view of a tensor that was there before"
+    argument, gradients = leaves[arguments[number]]._array, leaves[arguments[number]].requires_grad
+    if gradients or place.spec.dtype is not argument.spec.dtype:
+        return "it returns a view of an argument that a replay cannot make"
+    return "view", (arguments[number], place.spec, place.offset - argument.offset)
 
 
 def _setter(grads: Grads) -> Callable[[], None]:

@@ -10,11 +10,16 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
+from ember.backends import base
 from ember.core import modes
 from ember.core.cells import Tape
 from ember.core.tensor import Tensor
+from ember.layout import Size
 from ember.nn.modules.module import Module
+from ember.nn.parameter import is_lazy
 from ember.pytree import tree_flatten
+
+waits: Callable[[Any], bool] = is_lazy  # untyped, as all of nn
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None)))
 
@@ -118,6 +123,10 @@ class Reached:
             return "it draws random numbers of Python's or NumPy's"
         return None
 
+    def is_unfinished(self) -> bool:
+        """Whether parameters wait for the first call to tell their shapes."""
+        return any(waits(t) for t in self.tensors)
+
     def has_hooks(self) -> bool:
         """Whether Python runs around a module's forward that a replay would leave out."""
         return any(m._forward_hooks or m._forward_pre_hooks for m in self.modules)
@@ -167,6 +176,8 @@ def leaf_key(leaf: Any) -> Any:
     """What a recording depends on of an argument; the object itself for what is no number."""
     if isinstance(leaf, Tensor):
         return type(leaf), leaf._array.spec, leaf._requires_grad
+    if isinstance(leaf, Size):
+        return Size, tuple(leaf)
     return (type(leaf), leaf) if type(leaf) in PLAIN else id(leaf)
 
 
@@ -174,7 +185,10 @@ def modes_in_force() -> tuple[Any, ...]:
     """The modes that change what ops do."""
     state = modes.state
     cast = tuple(sorted((k, v[0], v[1].name) for k, v in state.autocast.items()))
-    return state.grad, state.inference, cast, modes.get_default_dtype()
+    gpus = base._backends.get("cuda")
+    current = None if gpus is None else gpus.current()
+    defaults = modes.get_default_dtype(), modes.default_device(), current
+    return state.grad, state.inference, cast, *defaults
 
 
 class Guard:
@@ -183,6 +197,7 @@ class Guard:
     def __init__(self, leaves: list[Any], structure: Any, reached: Reached):
         self.structure = structure
         self.keys = [leaf_key(leaf) for leaf in leaves]
+        self.kept = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]  # ids stay theirs
         self.aliases = _aliases(leaves)
         self.modes = modes_in_force()
         self.cells = [(c, v, type(v) in PLAIN) for c, v in reached.cells]
@@ -203,7 +218,7 @@ class Guard:
         if _aliases(leaves) != self.aliases:
             return "other arguments share memory"
         if modes_in_force() != self.modes:
-            return "gradient mode, autocast or the default dtype has changed"
+            return "gradient mode, autocast or a default has changed"
         for cell, value, plain in self.cells:
             now = cell.cell_contents
             if not (now == value and type(now) is type(value) if plain else now is value):

@@ -3,9 +3,12 @@ down."""
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ember.core.cells import Cell, Tape
 from ember.core.executor import Executor
@@ -45,6 +48,18 @@ def places_in(tree: Any) -> list[Place]:
     if isinstance(tree, (tuple, list)):
         return [p for item in tree for p in places_in(item)]
     return []
+
+
+def is_shared(storage: Storage) -> bool:
+    """Whether an ndarray of the program's has this memory too, after the recording: its values may
+    change by way of that."""
+    buffer = storage.buffer
+    if not isinstance(buffer, np.ndarray):
+        return False
+    if sys.getrefcount(buffer) > 3:  # the storage's, the variable's, the argument's
+        return True
+    base = buffer.base
+    return base is not None and sys.getrefcount(base) > 3  # the buffer's
 
 
 def shifted(instruction: Instruction, shifts: dict[int, int]) -> Instruction:

@@ -219,7 +219,7 @@ class Loop:
             builtin(kernel_text(kernel)),
             scratch_elements(kernel, row),
             _count(geometry, lanes),
-            max(1, GRAIN // each),
+            max(1, GRAIN // max(each, 1)),
         )
         return self.compiled
 
