@@ -29,6 +29,8 @@ class Library:
     attention_backward = Kernel("the gradients of that by Q, K and V")
     cross_entropy = Kernel("cross-entropy of scores against classes, and what its gradient needs")
     cross_entropy_backward = Kernel("the gradient of that by the scores")
+    batch_norm = Kernel("batch normalization, and the mean and variance of each channel")
+    batch_norm_backward = Kernel("its gradient by x, and two sums for each channel")
     recurrent = Kernel("a recurrent layer over all steps, and what its gradient needs")
     recurrent_backward = Kernel("the gradients of such a layer")
     ctc = Kernel("negative log-likelihoods of label sequences, and of their beginnings")

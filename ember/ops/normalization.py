@@ -4,6 +4,7 @@ from ember.core.modes import no_grad
 from ember.core.registry import F, composite, elementwise, rowwise
 from ember.dtypes import FLOATING, HALF
 from ember.errors import check
+from ember.ops.batch_statistics import batch_normalized, is_one_op
 from ember.ops.formats import in_order_of, plain_order
 from ember.ops.linear import widened
 from ember.ops.padding import pad
@@ -73,6 +74,12 @@ def batch_norm(
     dims = tuple(d for d in range(input.dim()) if d != 1)
     if not training:
         return _with_statistics(input, running_mean, running_var, weight, bias, eps)
+    if is_one_op(input, weight, bias):
+        result, mean, var = batch_normalized(input, weight, bias, float(eps))
+        if running_mean is not None:
+            unbiased = var.detach() * (count / (count - 1))
+            _move_towards(((running_mean, mean.detach()), (running_var, unbiased)), momentum)
+        return result
     if running_mean is not None and input.numel():
         _move_statistics(input, running_mean, running_var, momentum, dims)
     ndim = input.dim()
@@ -156,8 +163,15 @@ def _move_statistics(input, running_mean, running_var, momentum, dims, over=None
     """Running values moved towards the batch's, in float32 at least; the mean `over` instances."""
     with no_grad():
         (data,) = widened(input.detach())
-        for running, now in ((running_mean, data.mean(dims)), (running_var, data.var(dims))):
-            now = now if over is None else now.mean(over)
+        found = data.mean(dims), data.var(dims)
+        found = found if over is None else tuple(f.mean(over) for f in found)
+        _move_towards(tuple(zip((running_mean, running_var), found, strict=True)), momentum)
+
+
+def _move_towards(pairs, momentum):
+    """Each first moved towards the second."""
+    with no_grad():
+        for running, now in pairs:
             running.copy_(running.to(now.dtype).lerp(now, momentum))
 
 

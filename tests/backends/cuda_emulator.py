@@ -60,6 +60,7 @@ def adapted(source):
     )
     source = re.sub(r"(threadIdx\.x|blockDim\.x) ([/%]) \d+", r"\1 \2 1", source)
     source = re.sub(r"e \+= \d+\)", "e += 1)", source)
+    source = re.sub(r"LANES = \d+", "LANES = 1", source)
     source = re.sub(r"combined<\w+, \w+>", "alone", source)
     source = re.sub(r"THREADS = (\d+), KEEP = (\d+)", r"THREADS = 1, KEEP = \1 * \2", source)
     parameters = re.search(r"void kernel\((.*?)\) \{", source, re.S).group(1).split(", ")

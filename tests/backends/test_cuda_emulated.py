@@ -144,6 +144,38 @@ same("long", lambda x: torch.ones(70000, device=x.device).sum(), x)
 same("empty", lambda x: x[:0].sum(0), x)
 same("std", lambda x: x.std(1), x)
 """,
+    "batch norm": """
+def normed(x, weight, bias):
+    x = x.contiguous(memory_format=torch.channels_last).detach().requires_grad_()
+    parts = [x] + [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
+    c, kind = x.size(1), x.dtype
+    mean, var = torch.zeros(c, device=x.device), torch.ones(c, device=x.device)
+    given = x if x.is_cuda else x.float()
+    pair = parts[1:] if weight is not None else (None, None)
+    made = F.batch_norm(given, mean, var, *pair, training=True, momentum=0.3)
+    factors = torch.linspace(-1, 1, made.numel(), device=x.device).view(made.shape)
+    factors = factors.bfloat16().float()
+    (made.float() * factors).sum().backward()
+    return [made.to(kind).contiguous(), mean, var, *(p.grad.contiguous() for p in parts)]
+for shape in ((5, 16, 3, 7), (2, 24, 1, 2), (9, 3, 4, 4), (4, 80, 9, 9)):
+    x = torch.randn(shape) * 3 + 20
+    w, b = torch.randn(shape[1]), torch.randn(shape[1])
+    for dtype in (torch.float32, torch.bfloat16):
+        if dtype is torch.bfloat16:
+            x = x - 20  # the host rounds more often
+        same(f"{shape} {dtype}", normed, x.to(dtype), w, b)
+        same(f"{shape} {dtype} plain", lambda x: normed(x, None, None), x.to(dtype))
+x = torch.randn(4, 8, 3, 3, device="cuda").contiguous(memory_format=torch.channels_last)
+x, w = x.requires_grad_(), torch.randn(8, device="cuda", requires_grad=True)
+def slopes(x, w):
+    made = F.batch_norm(x, None, None, w, None, training=True)
+    assert "BatchNorm" in type(made.grad_fn).__name__, made.grad_fn
+    (g,) = torch.autograd.grad((made ** 3).sum(), x, create_graph=True)
+    return torch.autograd.grad(g.pow(2).sum(), [x, w])
+host = [t.detach().cpu().double().requires_grad_() for t in (x, w)]
+for a, b in zip(slopes(x, w), slopes(*host)):
+    np.testing.assert_allclose(values(a), values(b), rtol=1e-3, atol=1e-3)
+""",
     "class losses": """
 def loss(x, y, **how):
     kind = x.dtype

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends import cuda as settings
-from ember.backends.cuda import class_losses, cudnn, fused_attention, indexing, windows
+from ember.backends.cuda import batch_norm, class_losses, cudnn, fused_attention, indexing, windows
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, contiguous_spec, spec_of
 from ember.kernel.call import LibraryCall
@@ -210,7 +210,7 @@ class _Matrix:
 
 
 # What writes into results of any order
-ANY_ORDER = {*cudnn.MAKERS, *fused_attention.MAKERS, "concatenate"}
+ANY_ORDER = {*cudnn.MAKERS, *fused_attention.MAKERS, *batch_norm.MAKERS, "concatenate"}
 MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
     "matmul": _matmul,
     **indexing.MAKERS,
@@ -218,4 +218,5 @@ MAKERS: dict[str, Callable[[Any, LibraryCall], Runner | None]] = {
     **cudnn.MAKERS,
     **fused_attention.MAKERS,
     **class_losses.MAKERS,
+    **batch_norm.MAKERS,
 }
