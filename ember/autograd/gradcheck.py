@@ -14,6 +14,7 @@ from ember.core import modes
 from ember.core.dispatch import is_differentiable
 from ember.core.tensor import Tensor, from_ndarray
 from ember.errors import check
+from ember.source_lines import warn
 
 
 class GradcheckError(RuntimeError):
@@ -181,6 +182,13 @@ def _check_options(limits: _Limits) -> None:
 def _checked(given: list[Any]) -> list[int]:
     """The positions of the inputs that require gradients."""
     checked = [i for i, t in enumerate(given) if isinstance(t, Tensor) and t.requires_grad]
+    for i in checked:
+        if given[i].dtype not in (dtypes.float64, dtypes.complex128):
+            warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or "
+                "complex. This check will likely fail if all the inputs are not of double "
+                "precision floating point or complex. "
+            )
     check(
         checked,
         ValueError,

@@ -10,6 +10,7 @@ from ember.core.registry import FUNCTION, F, composite, library_op
 from ember.errors import check
 from ember.ops.linear import rounds_late, widened
 from ember.ops.padding import pad
+from ember.source_lines import warn
 
 
 def convolved_size(size, kernel, stride, padding, dilation):
@@ -204,6 +205,10 @@ def _string_padding(input, weight, padding, stride, dilation):
     check(all(s == 1 for s in stride), RuntimeError, message)
     totals = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:])]
     if any(total % 2 for total in totals):
+        warn(
+            "Using padding='same' with even kernel lengths and odd dilation may require a "
+            "zero-padded copy of the input be created"
+        )
         border = [side for total in reversed(totals) for side in (0, total % 2)]
         input = pad(input, border)
     return input, tuple(total // 2 for total in totals)

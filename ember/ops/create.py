@@ -32,6 +32,7 @@ from ember.kernel.array import spec_of
 from ember.layout import like_strides
 from ember.ops.formats import preserve_format, strided
 from ember.ops.shared_memory import of_memory
+from ember.source_lines import warn
 
 # from values
 
@@ -180,6 +181,20 @@ def _measure(data: Any, leaves: list[Any]) -> tuple[int, ...]:
     return (len(data), *(shapes[0] if shapes else ()))
 
 
+def _copy_of(
+    source: Tensor, maker: str, dtype: Any, device: Any, requires_grad: bool = False
+) -> Tensor:
+    """A leaf with a tensor's values; a warning, since clone says so more clearly."""
+    warn(
+        "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() "
+        "or sourceTensor.detach().clone().requires_grad_(True), rather than "
+        f"{maker}(sourceTensor)."
+    )
+    source = source.detach()
+    target = place(device) if device is not None else source.device
+    return source.to(target, dtype or source.dtype, copy=True).requires_grad_(requires_grad)
+
+
 @composite(FUNCTION, asks_classes=False)
 def tensor(
     data: Any,
@@ -197,9 +212,7 @@ def tensor(
             [3, 4]])
     """
     if isinstance(data, Tensor):
-        source = data.detach()
-        target = place(device) if device is not None else source.device
-        return source.to(target, dtype or source.dtype, copy=True).requires_grad_(requires_grad)
+        return _copy_of(data, "torch.tensor", dtype, device, requires_grad)
     values, found = _host_values(data, dtype)
     return finish(from_values(values, found, place(device)), requires_grad, pin_memory)
 
@@ -450,7 +463,10 @@ def new_tensor(self: Tensor, data: Any, **kwargs: Any) -> Tensor:
     """A copy of `data` as a tensor of this one's dtype and device."""
     dtype = kwargs.pop("dtype", None) or self.dtype
     device = kwargs.pop("device", None)
-    return tensor(data, dtype=dtype, device=self.device if device is None else device, **kwargs)
+    device = self.device if device is None else device
+    if isinstance(data, Tensor) and kwargs.keys() <= {"requires_grad"}:
+        return _copy_of(data, "tensor.new_tensor", dtype, device, **kwargs)
+    return tensor(data, dtype=dtype, device=device, **kwargs)
 
 
 @composite(FUNCTION)

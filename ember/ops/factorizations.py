@@ -24,6 +24,7 @@ from ember.ops.matrices import (
     records,
 )
 from ember.ops.solving import solve_triangular
+from ember.source_lines import warn
 
 PLAIN = FUNCTION | METHOD | OUT
 
@@ -88,7 +89,12 @@ def cholesky(input: Tensor, *, upper: bool = False) -> Tensor:
 
 @composite(PLAIN, name="cholesky")
 def cholesky_of(input: Tensor, upper: bool = False) -> Tensor:
-    """`torch.linalg.cholesky`."""
+    """`torch.linalg.cholesky`, which it is deprecated for."""
+    warn(
+        "torch.cholesky is deprecated in favor of torch.linalg.cholesky and will be removed in a "
+        "future PyTorch release: use torch.linalg.cholesky(A), and torch.linalg.cholesky(A).mH "
+        "for upper=True"
+    )
     check_precise("cholesky", input)
     check_square("cholesky", input)
     return cholesky(input, upper=upper)
@@ -161,7 +167,11 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
 
 @composite(PLAIN, name="qr")
 def qr_of(input: Tensor, some: bool = True) -> Any:
-    """`torch.linalg.qr`, reduced, or complete if not `some`."""
+    """`torch.linalg.qr`, which it is deprecated for: reduced, or complete if not `some`."""
+    warn(
+        "torch.qr is deprecated in favor of torch.linalg.qr and will be removed in a future "
+        "PyTorch release: use torch.linalg.qr(A, 'reduced' if some else 'complete')"
+    )
     return return_types.qr(*qr(input, "reduced" if some else "complete"))
 
 

@@ -12,6 +12,7 @@ from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import broadcast_shapes, wrap_dim
 from ember.ops.choices import where_
+from ember.source_lines import warn
 
 API = FUNCTION | METHOD | INPLACE | OUT
 PLAIN = FUNCTION | METHOD | OUT
@@ -214,6 +215,12 @@ def scatter(
         "reduce argument must be either add or multiply.",
     )
     given = value if src is None else src
+    if reduce is not None and isinstance(given, Tensor):
+        warn(
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be "
+            "removed in a future PyTorch release. Use torch.scatter_reduce instead for more "
+            "reduction options."
+        )
     return _scattered("scatter", input, dim, index, given, reduce, True)
 
 

@@ -23,6 +23,7 @@ from ember.kernel.array import contiguous_spec
 from ember.layout import Size
 from ember.ops.create import _host_values
 from ember.ops.moves import move
+from ember.source_lines import warn
 
 NAMES = ("data", "other", "size")  # of what a legacy constructor takes instead of an argument
 
@@ -222,8 +223,12 @@ def new(self: Tensor, *args: Any, device: Any = None, size: Any = None) -> Tenso
 def set_default_tensor_type(t: Any) -> None:
     """Make a legacy type the default: its dtype, and its device for factories.
 
-    TypeError for types that are not floating-point.
+    Deprecated. TypeError for types that are not floating-point.
     """
+    warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+        "torch.set_default_dtype() and torch.set_default_device() as alternatives."
+    )
     if t is Tensor:
         t = CPU_TYPES["FloatTensor"]
     if isinstance(t, str):

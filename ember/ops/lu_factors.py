@@ -22,6 +22,7 @@ from ember.ops.matrices import (
 )
 from ember.ops.ranges import arange
 from ember.ops.solving import triangular_op
+from ember.source_lines import warn
 
 PLAIN = FUNCTION | METHOD | OUT
 
@@ -152,7 +153,12 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
 
 @composite(FUNCTION | METHOD, name="lu")
 def lu_of(A: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
-    """(LU, pivots), and info where asked for."""
+    """(LU, pivots), and info where asked for. Deprecated."""
+    warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and "
+        "will be removed in a future PyTorch release: use torch.linalg.lu_factor(A, pivot=pivot), "
+        "or lu_factor_ex for get_infos=True"
+    )
     _check_pivot("linalg.lu_factor", A, pivot)
     made = tuple(factor_op(A))[: 3 if get_infos else 2]
     return made if out is None else tuple(o.copy_(m) for o, m in zip(out, made, strict=True))

@@ -24,6 +24,7 @@ from ember.ops.matrices import check_floating, check_matrix, check_precise, chec
 from ember.ops.norms import vector_norm
 from ember.ops.products import best_chain
 from ember.ops.solving import inv, inv_ex
+from ember.source_lines import warn
 
 PLAIN = FUNCTION | METHOD | OUT
 
@@ -303,6 +304,10 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product of vectors of three along `dim`, by default the first dim of that size."""
     if dim is None:
+        warn(
+            "Using torch.cross without specifying the dim arg is deprecated. Please either pass "
+            "the dim explicitly or simply use torch.linalg.cross, whose default is the last dim."
+        )
         shape = broadcast_shapes(tuple(input.shape), tuple(other.shape))
         check(3 in shape, RuntimeError, "no dimension of size 3 in input")
         dim = shape.index(3)

@@ -30,6 +30,7 @@ from ember.ops.formats import (
     memory_format,
     preserve_format,
 )
+from ember.source_lines import warn
 
 
 class CopyNode(Node):
@@ -106,6 +107,8 @@ def _cast(self: Tensor, dtype: DType, copy: bool, format_: memory_format | None)
         and (format_ in (None, preserve_format) or _lies_in(self, format_))
     ):
         return self
+    if spec.dtype.is_complex and not dtype.is_complex and dtype is not dtypes.bool_:
+        warn("Casting complex values to real discards the imaginary part")
     return _recorded("to_copy", self, copy_of(self._array, _strides(self, format_), dtype))
 
 

@@ -12,6 +12,7 @@ from ember.layout import product as size_of
 from ember.layout import wrap_dim
 from ember.ops.linear import rounds_late, widened
 from ember.ops.matmul import bmm, dot, mm, mv
+from ember.source_lines import warn
 
 API = FUNCTION | METHOD | OUT
 
@@ -201,7 +202,13 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 @composite(FUNCTION)
 def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
-    """The product of several matrices, in the order that takes the fewest multiplications."""
+    """The product of several matrices, in the order that takes the fewest multiplications.
+    Deprecated."""
+    warn(
+        "torch.chain_matmul is deprecated and will be removed in a future PyTorch release. Use "
+        "torch.linalg.multi_dot instead, which accepts a list of two or more tensors rather than "
+        "multiple parameters."
+    )
     found = (
         list(matrices[0])
         if len(matrices) == 1 and not isinstance(matrices[0], Tensor)

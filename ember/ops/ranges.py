@@ -15,6 +15,7 @@ from ember.core.registry import FUNCTION, OUT, composite
 from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
+from ember.source_lines import warn
 
 
 @composite(FUNCTION | OUT)
@@ -80,6 +81,11 @@ def range_(
     start: Any = 0, end: Any = 0, step: Any = 1, *, dtype: DType | None = None, device: Any = None
 ) -> Tensor:
     """Deprecated: from start to end, both included."""
+    warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior "
+        "is inconsistent with Python's range builtin. Instead, use torch.arange, which produces "
+        "values in [start, end)."
+    )
     check(step != 0, RuntimeError, "step must be nonzero")
     check(
         (step > 0 and end >= start) or (step < 0 and end <= start),

@@ -16,6 +16,7 @@ from ember.dtypes import dtype as DType
 from ember.dtypes import int64
 from ember.errors import check
 from ember.kernel.array import spec_of
+from ember.source_lines import warn
 
 
 @composite(FUNCTION)
@@ -43,6 +44,13 @@ def frombuffer(
         f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} "
         f"bytes) must not be greater than actual buffer length ({size} bytes)",
     )
+    if memoryview(buffer).readonly:
+        warn(
+            "The given buffer is not writable, and PyTorch does not support non-writable tensors. "
+            "This means you can write to the underlying (supposedly non-writable) buffer using the "
+            "tensor. You may want to copy the buffer to protect its data or make it writable "
+            "before converting it to a tensor."
+        )
     raw = np.frombuffer(buffer, np.uint8)[offset:]
     length = count if count > 0 else len(raw) // dtype.itemsize
     values = np.ndarray((length,), dtype.numpy, raw[: length * dtype.itemsize])

@@ -20,6 +20,7 @@ from ember.ops.matrices import (
     check_square,
     check_system,
 )
+from ember.source_lines import warn
 
 PLAIN = FUNCTION | METHOD | OUT
 
@@ -70,7 +71,12 @@ def triangular_solve(
     transpose: bool = False,
     unitriangular: bool = False,
 ) -> Any:
-    """(X, a copy of A) with A·X = input, or A^T·X = input."""
+    """(X, a copy of A) with A·X = input, or A^T·X = input. Deprecated."""
+    warn(
+        "torch.triangular_solve is deprecated in favor of torch.linalg.solve_triangular and will "
+        "be removed in a future PyTorch release: torch.linalg.solve_triangular(A, B, upper=True) "
+        "has its arguments reversed and gives X alone"
+    )
     for tensor, what in ((input, "b"), (A, "A")):
         check(
             tensor.ndim >= 2,

@@ -12,6 +12,7 @@ from ember.ops.complex_numbers import view_as_real
 from ember.ops.fourier import forward_op, half_op, inverse_op, real_op
 from ember.ops.padding import pad
 from ember.ops.ranges import arange
+from ember.source_lines import warn
 
 
 def _settings(
@@ -70,6 +71,15 @@ def _check_signal(
     check(input.ndim in (1, 2), RuntimeError, f"{where}: expected a 1D or 2D tensor")
 
 
+def _advise_window(window: Tensor | None, why: str) -> None:
+    if window is None:
+        warn(
+            f"A window was not provided. A rectangular window will be applied, {why}. Windows such "
+            "as torch.hann_window reduce leakage; to use a rectangular one without this warning, "
+            "give `window=torch.ones(n_fft, device=<device>)`."
+        )
+
+
 @composite(FUNCTION | METHOD)
 def stft(
     input: Tensor,
@@ -96,6 +106,13 @@ def stft(
     """
     is_complex = input.is_complex() or (window is not None and window.is_complex())
     _check_signal(input, n_fft, is_complex, return_complex, center, align_to_window)
+    _advise_window(window, "which is known to cause spectral leakage")
+    if return_complex is False:
+        warn(
+            "stft with return_complex=False is deprecated. In a future pytorch release, stft will "
+            "return complex tensors for all inputs, and return_complex=False will raise an error: "
+            "torch.view_as_real gives the old form of the complex result"
+        )
     signal = input.unsqueeze(0) if input.ndim == 1 else input
     if center:
         reach = n_fft // 2
@@ -145,6 +162,7 @@ def istft(
         "istft requires a complex-valued input tensor matching the output from stft with "
         "return_complex=True.",
     )
+    _advise_window(window, "and stft's own window would make the inversion lossless")
     where, hop, width = _settings("istft", input, n_fft, hop_length, win_length, window)
     check(input.numel() > 0, RuntimeError, f"{where}: input tensor cannot be empty.")
     check(

@@ -16,6 +16,7 @@ from ember.errors import check
 from ember.kernel.array import contiguous_spec
 from ember.layout import Layout
 from ember.ops.views import _permute, squeeze, t, transpose, unsqueeze
+from ember.source_lines import warn
 
 
 @composite(FUNCTION | METHOD)
@@ -112,6 +113,18 @@ class StridedNode(Node):
 
 def _define_properties() -> None:
     def T(self: Tensor) -> Tensor:
+        if self.ndim == 0:
+            warn(
+                "Tensor.T is deprecated on 0-D tensors. This function is the identity in these "
+                "cases."
+            )
+        elif self.ndim != 2:
+            warn(
+                "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is "
+                "deprecated and it will throw an error in a future release. Consider `x.mT` to "
+                "transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` "
+                "to reverse the dimensions of a tensor."
+            )
         return _permute(self, tuple(range(self.ndim))[::-1])
 
     def mT(self: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """What only whole tensors show: their class, and no device where it goes without saying."""
 
+import pytest
+
 import ember as torch
 
 
@@ -14,6 +16,7 @@ def test_subclasses_show_their_name():
     assert shown == "Parameter containing:\ntensor([1.], requires_grad=True)"
 
 
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
 def test_a_device_is_named_unless_it_is_that_of_the_default_tensor_type(gpus):
     first, second = torch.ones(1, device="cuda:0"), torch.ones(1, device="cuda:1")
     assert repr(first) == "tensor([1.], device='cuda:0')"

@@ -97,7 +97,7 @@ def test_factories_compute_in_the_dtype_of_the_target():
     with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
         torch.ones(2, dtype=torch.float32, out=torch.empty(2, dtype=torch.float64))
     for arguments in ((0, 3, 0), (0, 3, -1)):
-        with pytest.raises(RuntimeError, match="step"):
+        with pytest.raises(RuntimeError, match="step"), pytest.warns(match="range is deprecated"):
             torch.range(*arguments)
 
 

@@ -34,6 +34,7 @@ def test_parameters_of_attention():
     assert same.out_proj.bias.tolist() == [0] * 4 and same.bias_k is None
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -109,7 +110,7 @@ def test_the_causal_mask():
 
 def test_layers_are_copies():
     layer = nn.TransformerEncoderLayer(4, 2, 8)
-    encoder = nn.TransformerEncoder(layer, 2)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
     first, second = encoder.layers
     assert first.linear1.weight is not second.linear1.weight
     assert first.linear1.weight.tolist() == second.linear1.weight.tolist()

@@ -20,6 +20,7 @@ def tensors(*shapes):
     return made
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [

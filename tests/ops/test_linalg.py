@@ -266,6 +266,7 @@ class TestDetailsOfResults:
         b, right = matrices(4, 6, seed=1)
         near(torch.linalg.tensorsolve(a, b), np.linalg.tensorsolve(array, right))
 
+    @pytest.mark.filterwarnings("ignore:torch.*is deprecated in favor of torch.linalg")
     def test_forms_under_torch(self):
         a, array = matrices(4, 3)
         u, s, v = torch.svd(a)

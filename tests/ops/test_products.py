@@ -139,7 +139,8 @@ def test_products_added_to_an_input(name):
 def test_a_chain_in_the_cheapest_order():
     matrices = [drawn(4, 30), drawn(30, 2, seed=1), drawn(2, 30, seed=2), drawn(30, 3, seed=3)]
     expected = np.linalg.multi_dot([m.numpy() for m in matrices])
-    np.testing.assert_allclose(torch.chain_matmul(*matrices).numpy(), expected, atol=1e-10)
+    with pytest.warns(match="torch.chain_matmul is deprecated"):
+        np.testing.assert_allclose(torch.chain_matmul(*matrices).numpy(), expected, atol=1e-10)
 
 
 def test_covariance_and_correlation():

@@ -15,6 +15,7 @@ from ember.nn.modules.dropout import Dropout
 from ember.nn.modules.linear import Linear
 from ember.nn.modules.module import Module
 from ember.nn.modules.normalization import LayerNorm
+from ember.source_lines import warn
 
 
 def _get_clones(module, count):
@@ -194,9 +195,9 @@ class TransformerEncoder(Module):
     PyTorch's nested tensors make it, unless `enable_nested_tensor=False`.
 
     >>> import ember as torch
-    >>> layer = torch.nn.TransformerEncoderLayer(d_model=8, nhead=2)
-    >>> torch.nn.TransformerEncoder(layer, num_layers=2)(torch.zeros(5, 3, 8)).shape
-    torch.Size([5, 3, 8])
+    >>> layer = torch.nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> torch.nn.TransformerEncoder(layer, num_layers=2)(torch.zeros(3, 5, 8)).shape
+    torch.Size([3, 5, 8])
     """
 
     __constants__ = ["norm"]
@@ -209,7 +210,13 @@ class TransformerEncoder(Module):
         self.num_layers = num_layers
         self.norm = norm
         self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = enable_nested_tensor and _skips_padding(encoder_layer)
+        reason = _why_padding_stays(encoder_layer)
+        self.use_nested_tensor = enable_nested_tensor and not reason
+        if enable_nested_tensor and reason:
+            warn(
+                "enable_nested_tensor is True, but self.use_nested_tensor is False because "
+                f"encoder_layer{reason}"
+            )
         self.mask_check = mask_check
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
@@ -244,18 +251,31 @@ class TransformerEncoder(Module):
         return not self.mask_check or not bool((padding[:, :-1] & ~padding[:, 1:]).any())
 
 
-def _skips_padding(layer):
-    """Whether PyTorch leaves padded places out when it runs such a layer."""
-    return (
-        isinstance(layer, TransformerEncoderLayer)
-        and not layer.norm_first
-        and layer.self_attn.batch_first
-        and layer.self_attn._qkv_same_embed_dim
-        and layer.self_attn.in_proj_bias is not None
-        and layer.self_attn.num_heads % 2 == 0
-        and layer.activation in (F.relu, F.gelu)
-        and layer.norm1.eps == layer.norm2.eps
+def _why_padding_stays(layer):
+    """What keeps PyTorch from leaving padded places out when it runs such a layer; "" if nothing
+    does."""
+    if not isinstance(layer, TransformerEncoderLayer):
+        return " was not TransformerEncoderLayer"
+    attention = layer.self_attn
+    reasons = (
+        (layer.norm_first, ".norm_first was True"),
+        (
+            not attention.batch_first,
+            ".self_attn.batch_first was not True(use batch_first for better inference performance)",
+        ),
+        (
+            not attention._qkv_same_embed_dim,
+            ".self_attn._qkv_same_embed_dim was not True",
+        ),
+        (attention.in_proj_bias is None, ".self_attn was passed bias=False"),
+        (
+            layer.activation not in (F.relu, F.gelu),
+            ".activation_relu_or_gelu was not True",
+        ),
+        (layer.norm1.eps != layer.norm2.eps, ".norm1.eps was not equal to encoder_layer.norm2.eps"),
+        (attention.num_heads % 2 == 1, ".self_attn.num_heads is odd"),
     )
+    return next((reason for found, reason in reasons if found), "")
 
 
 class TransformerDecoder(Module):
@@ -308,9 +328,9 @@ class Transformer(Module):
     `batch_first` puts N first. Raises RuntimeError where batch or feature sizes differ.
 
     >>> import ember as torch
-    >>> model = torch.nn.Transformer(8, nhead=2, num_encoder_layers=1, num_decoder_layers=1)
-    >>> model(torch.zeros(5, 3, 8), torch.zeros(4, 3, 8)).shape
-    torch.Size([4, 3, 8])
+    >>> model = torch.nn.Transformer(8, 2, 1, 1, batch_first=True)
+    >>> model(torch.zeros(3, 5, 8), torch.zeros(3, 4, 8)).shape
+    torch.Size([3, 4, 8])
     """
 
     def __init__(
