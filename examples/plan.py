@@ -73,7 +73,9 @@ def main(steps=2):
     for name, predicted in plan.peaks.items():
         measured = torch.cuda.max_memory_allocated(name)
         print(f"{name} held {measured:,} bytes at most; {predicted:,} were predicted")
-    print("Who worked when, by the clocks of the simulated GPUs:")
+    took, busy = plan.measured_seconds, plan.measured_utilisation
+    print(f"By the simulated clocks it took {1000 * took:.1f} ms forward and backward, and worked:")
+    print(", ".join(f"{name} {part:.0%} of that" for name, part in busy.items()))
     print(plan.timeline(measured=True))
 
     print("\nA machine that is not here:")

@@ -103,6 +103,8 @@ def planned(sizes, inputs, targets, steps, tied=True, loss=None, **options):
         },
         "busy": plan.utilisation,
         "busy_measured": plan.measured_utilisation,
+        "seconds": plan.seconds - plan.found.optimizer_seconds,
+        "measured_seconds": plan.measured_seconds,
         "treatments": plan.treatments,
         "device_map": plan.device_map,
         "micro_batches": plan.micro_batches,

@@ -12,7 +12,7 @@ import pytest
 
 import ember as torch
 from ember import nn
-from ember.devices.planning import plan
+from ember.devices.planning import costs, plan
 from ember.devices.planning.explain import ranges
 from ember.devices.planning.machines import GRAMMAR, parse
 from ember.devices.planning.schedules import Costs, busy, in_flight, length, orders, timeline
@@ -52,7 +52,7 @@ def test_peaks_are_those_that_were_predicted(runs, name):
     # Three micro-batches of a batch of 16 are not equal: the largest was planned for.
     above = 1.1 if name == "3 that differ" else 1.01
     for device, measured in found["measured"].items():
-        assert 0.99 * measured <= found["predicted"][device] <= above * measured, device
+        assert 0.98 * measured <= found["predicted"][device] <= above * measured, device
 
 
 def test_more_than_one_device_works_at_a_time(runs):
@@ -60,6 +60,8 @@ def test_more_than_one_device_works_at_a_time(runs):
         assert sum(runs[name]["busy_measured"].values()) > 1.2, name
         for device, predicted in runs[name]["busy"].items():
             assert runs[name]["busy_measured"][device] == pytest.approx(predicted, abs=0.05)
+        ratio = runs[name]["seconds"] / runs[name]["measured_seconds"]
+        assert ratio == pytest.approx(1, abs=0.1), name
     # One micro-batch is at one place at a time.
     assert sum(runs["2, recompute"]["busy_measured"].values()) == pytest.approx(1, abs=0.03)
 
@@ -186,6 +188,27 @@ def test_explanation_and_drawing():
 
 def test_names_are_shown_as_ranges():
     assert ranges(["a", "l.0", "l.1", "l.2", "l.4", "b"]) == "a, l.0-2, l.4, b"
+
+
+def test_rates_are_measured_once_and_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("EMBER_CACHE", str(tmp_path))
+    host = torch.device("cpu")
+    found = costs.measured(host)
+    assert set(found) == {"flops", "half_flops", "bandwidth", "overhead", "link"}
+    assert all(value > 0 for value in found.values())
+    monkeypatch.setattr(costs, "_measure", None)
+    assert costs.measured(host) == found
+    machine, rates = costs.this_machine(["cpu"], {})
+    assert machine.places[0].device == "cpu" and rates[0].flops == found["flops"]
+    assert "as measured here" in machine.assumptions[0]
+
+
+def test_time_of_calls():
+    rates = costs.Rates(flops=100.0, half_flops=200.0, bandwidth=10.0, overhead=0.5)
+    assert costs.seconds(rates, []) == 0
+    # by operations, by bytes, in half precision
+    work = [(1000.0, 10.0, False), (0.0, 40.0, False), (1000.0, 10.0, True)]
+    assert costs.seconds(rates, work) == pytest.approx(10 + 4 + 5 + 3 * 0.5)
 
 
 def test_the_example():

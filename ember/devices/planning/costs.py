@@ -21,6 +21,7 @@ from ember.errors import check
 from ember.version import ember_version
 
 MEASURED, SIMULATED = "as measured here", "of the simulated clock"
+RESERVE = 0.05  # of a real GPU's free memory, for its libraries and what lies between tensors
 LAUNCH = 2e-6  # seconds that a kernel takes beside its work, as the simulated clock counts
 
 
@@ -103,7 +104,7 @@ def _gpu(device: Device) -> tuple[Place, Rates]:
         model: Any = getattr(backend, "model", None)
         figures = Figures(model.name, free, model.bandwidth, model.flops, model.flops, "")
         return Place(str(device), float(free), figures, SIMULATED), published(figures)
-    found = measured(device)
+    found, free = measured(device), free * (1 - RESERVE)
     rates = Rates(found["flops"], found["half_flops"], found["bandwidth"], found["overhead"])
     name = get_device_name(device)
     figures = Figures(name, free, rates.bandwidth, rates.flops, rates.half_flops, "")

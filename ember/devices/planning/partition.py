@@ -23,6 +23,7 @@ class Weights(NamedTuple):
     weights: int
     gradients: int
     state: int
+    count: int = 0  # of tensors with gradients
 
     @property
     def all(self) -> int:
@@ -58,6 +59,7 @@ class Problem(NamedTuple):
     home: list[int]  # for each atom the first one that it shares weights with
     modules: list[bool]  # whether an atom is a module, whose activations can be treated
     may: tuple[str, ...]  # which remedies may be used: recompute, offload, host
+    accumulates: bool  # whether gradients are added up over micro-batches
 
     @property
     def base(self) -> list[int]:
@@ -72,8 +74,19 @@ class Fitting:
         self.problem, self.usable = problem, usable
         atoms = problem.recorded.atoms
         self.crossing = problem.recorded.crossing()
+        adding = [
+            [(0.0, 3.0 * w.gradients / w.count, False)] * w.count
+            if problem.accumulates and w.count
+            else []
+            for w in problem.weights
+        ]
         self._times = [
-            np.array([[seconds(r, a.forward), seconds(r, a.backward)] for a in atoms])
+            np.array(
+                [
+                    [seconds(r, a.forward), seconds(r, a.backward + more)]
+                    for a, more in zip(atoms, adding, strict=True)
+                ]
+            )
             for r in problem.rates
         ]
         self._members: dict[int, list[int]] = {}

@@ -18,7 +18,7 @@ from ember.devices.planning.costs import is_simulated, published, this_machine
 from ember.devices.planning.machines import described, parse
 from ember.devices.planning.passes import Pass, stopped_at_exit
 from ember.devices.planning.placing import FORWARDS, Applied, Assignment
-from ember.devices.planning.schedules import Action, Span, busy, drawn, named, timeline
+from ember.devices.planning.schedules import Action, Span, busy, drawn, length, named, timeline
 from ember.devices.planning.search import (
     Found,
     Question,
@@ -58,6 +58,12 @@ class Plan:
     def seconds(self) -> float:
         """Predicted time of a step."""
         return self.found.seconds
+
+    @property
+    def measured_seconds(self) -> float:
+        """Time of the forwards and backwards of the last `step`, by simulated clocks."""
+        check(self.measured is not None, RuntimeError, "plan: no step has been run and measured")
+        return length(self.measured or [])
 
     @property
     def utilisation(self) -> dict[str, float]:

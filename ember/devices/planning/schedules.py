@@ -58,16 +58,22 @@ def in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int
 
 
 def orders(
-    schedule: str, devices: Sequence[int], micro_batches: int, training: bool = True
+    schedule: str,
+    devices: Sequence[int],
+    micro_batches: int,
+    training: bool = True,
+    costs: Sequence[Costs] | None = None,
 ) -> dict[int, list[Action]]:
-    """What each device does, in order, where stage s is on `devices[s]`.
+    """What each device does, in order, where stage s is on `devices[s]`; `costs` decide only where
+    a device has several stages.
 
     >>> [str(a) for a in orders("1F1B", [0, 1], 3)[0]]
     ['0F0', '0F1', '0B0', '0F2', '0B1', '0B2']
     """
     count = len(devices)
     if len(set(devices)) < count and training:
-        return _by_turns(schedule, devices, micro_batches)
+        costs = costs or [Costs(1.0, 2.0, 0.0)] * count
+        return _as_ready(schedule, devices, micro_batches, costs)
     found: dict[int, list[Action]] = {}
     for stage, device in enumerate(devices):
         forwards = [Action("F", stage, m) for m in range(micro_batches)]
@@ -84,40 +90,51 @@ def orders(
     return found
 
 
-def _by_turns(schedule: str, devices: Sequence[int], micro_batches: int) -> dict[int, list[Action]]:
-    """Orders where a device has several stages: in each turn every device does what is ready, a
-    backward first (1F1B) or last (GPipe)."""
+def _as_ready(
+    schedule: str, devices: Sequence[int], micro_batches: int, costs: Sequence[Costs]
+) -> dict[int, list[Action]]:
+    """Orders where a device has several stages: it does what is ready first, and of several things
+    a backward first (1F1B) or last (GPipe)."""
     count = len(devices)
-    done: set[Action] = set()
+    ends: dict[Action, float] = {}
+    free = dict.fromkeys(devices, 0.0)
     held = [0] * count
-    found: dict[int, list[Action]] = {d: [] for d in dict.fromkeys(devices)}
-    everything = [
-        Action(kind, s, m) for m in range(micro_batches) for s in range(count) for kind in "FB"
-    ]
-    while len(done) < len(everything):
-        turn = []
-        for device, row in found.items():
-            ready = [
-                a
-                for a in everything
-                if a not in done and devices[a.stage] == device and _ready(a, done, count)
-            ]
-            ready = [
-                a
-                for a in ready
-                if a.kind == "B"
-                or held[a.stage] < in_flight(schedule, a.stage, count, micro_batches)
-            ]
-            if schedule == "GPipe":
-                ready.sort(key=lambda a: (a.kind == "B", a.micro_batch, -a.stage))
-            else:
-                ready.sort(key=lambda a: (a.kind == "F", a.micro_batch, -a.stage))
-            if ready:
-                row.append(ready[0])
-                turn.append(ready[0])
-        for action in turn:
-            done.add(action)
-            held[action.stage] += 1 if action.kind == "F" else -1
+    found: dict[int, list[Action]] = {device: [] for device in free}
+    first = "F" if schedule == "GPipe" else "B"
+    for _ in range(2 * count * micro_batches):
+        ready = []
+        for action in _next_actions(ends, count, micro_batches):
+            stage = action.stage
+            if action.kind == "F" and held[stage] >= in_flight(
+                schedule, stage, count, micro_batches
+            ):
+                continue
+            needed = _needs(action, count)
+            arrived = 0.0 if needed is None else ends[needed] + _hop(action, needed, costs)
+            start = max(free[devices[stage]], arrived)
+            ready.append((start, action.kind != first, action.micro_batch, -stage, action))
+        start, _, _, _, action = min(ready)
+        spent = costs[action.stage]
+        ends[action] = free[devices[action.stage]] = start + (
+            spent.forward if action.kind == "F" else spent.backward
+        )
+        held[action.stage] += 1 if action.kind == "F" else -1
+        found[devices[action.stage]].append(action)
+    return found
+
+
+def _next_actions(ends: dict[Action, float], stages: int, micro_batches: int) -> list[Action]:
+    """What is not done and waits for nothing."""
+    found = []
+    for stage in range(stages):
+        for kind in "FB":
+            for micro_batch in range(micro_batches):
+                action = Action(kind, stage, micro_batch)
+                if action not in ends:  # micro-batches of a stage keep their order
+                    needed = _needs(action, stages)
+                    if needed is None or needed in ends:
+                        found.append(action)
+                    break
     return found
 
 
@@ -128,11 +145,6 @@ def _needs(action: Action, stages: int) -> Action | None:
     if stage == stages - 1:
         return Action("F", stage, micro_batch)
     return Action("B", stage + 1, micro_batch)
-
-
-def _ready(action: Action, done: set[Action], stages: int) -> bool:
-    needed = _needs(action, stages)
-    return needed is None or needed in done
 
 
 def timeline(

@@ -94,7 +94,7 @@ class Recordings:
         return self._known[key]
 
 
-def problem_of(question: Question, recorded: Recorded, place_memory: Any = None) -> Problem:
+def problem_of(question: Question, recorded: Recorded) -> Problem:
     """The parts of a recorded step with their weights, and which of them belong together."""
     names = {id(t._array.storage): n for n, t in question.model.named_parameters()}
     found: list[Weights] = []
@@ -102,7 +102,7 @@ def problem_of(question: Question, recorded: Recorded, place_memory: Any = None)
     first: dict[str, int] = {}
     units = units_by_name(question)
     for atom in recorded.atoms:
-        sums = [0, 0, 0]
+        sums = [0, 0, 0, 0]
         mine = atom.number
         for tensor in units(atom.name):
             storage = tensor._array.storage
@@ -114,11 +114,15 @@ def problem_of(question: Question, recorded: Recorded, place_memory: Any = None)
             sums[0] += rounded(storage.nbytes)
             if question.training and tensor.requires_grad:
                 sums[1] += rounded(storage.nbytes)
+                sums[3] += 1
                 sums[2] += recorded.state.get(names.get(id(storage), ""), 0)
         found.append(Weights(*sums))
         home.append(mine)
     modules = [atom.unit.module is not None for atom in recorded.atoms]
-    return Problem(recorded, found, question.machine, question.rates, home, modules, question.may)
+    several = question.training and recorded.batch < question.batch
+    return Problem(
+        recorded, found, question.machine, question.rates, home, modules, question.may, several
+    )
 
 
 def units_by_name(question: Question) -> Callable[[str], list[Any]]:
@@ -189,7 +193,8 @@ def optimizer_seconds(problem: Problem, stages: list[Stage]) -> float:
 def rows_of(question: Question, parts: list[Part], micro_batches: int) -> Any:
     """What each place does, in order."""
     places = [p.place for p in parts]
-    return orders(question.schedule, places, micro_batches, question.training)
+    costs = [p.costs for p in parts]
+    return orders(question.schedule, places, micro_batches, question.training, costs)
 
 
 def searched(
@@ -300,4 +305,4 @@ def _fixed(problem: Problem, stage: Stage) -> tuple[int, int, int]:
 def _room(problem: Problem, stages: list[Stage], place: int) -> int:
     """Bytes for the weights that come from the host: one part's, and the next one's."""
     sizes = [problem.weights[a].weights for s in stages if s.place == place for a in s.on_host]
-    return 2 * max(sizes, default=0)
+    return sum(sorted(sizes)[-2:])
