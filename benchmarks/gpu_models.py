@@ -1,4 +1,4 @@
-"""The networks of benchmarks/gpu.py, written once for Ember and for PyTorch: each makes a model, an
+"""The networks of the benchmarks, written once for Ember and for PyTorch: each makes a model, an
 optimizer, and a function that gives the loss of its batch."""
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ import contextlib
 import numpy as np
 
 
-def numbers(torch, *shape, dtype="float32", seed=0):
-    """The same normal numbers for both, on the GPU."""
+def numbers(torch, *shape, dtype="float32", seed=0, device="cuda"):
+    """The same normal numbers for both."""
     made = np.random.default_rng(seed).standard_normal(shape, np.float32)
-    return torch.from_numpy(made).to(getattr(torch, dtype)).cuda()
+    return torch.from_numpy(made).to(device, getattr(torch, dtype))
 
 
-def classes(torch, high, *shape, seed=1):
-    """The same whole numbers for both, on the GPU."""
-    return torch.from_numpy(np.random.default_rng(seed).integers(0, high, shape)).cuda()
+def classes(torch, high, *shape, seed=1, device="cuda"):
+    """The same whole numbers for both."""
+    return torch.from_numpy(np.random.default_rng(seed).integers(0, high, shape)).to(device)
 
 
-def same_weights(torch, model, scale=0.02):
+def same_weights(torch, model, scale=0.02, device="cuda"):
     """Weights that do not depend on who draws them: matrices normal, gains 1, the rest 0."""
     generator = np.random.default_rng(7)
     with torch.no_grad():
@@ -32,7 +32,7 @@ def same_weights(torch, model, scale=0.02):
             else:
                 made = np.full_like(made, float(parameter.detach().mean() == 1))
             parameter.copy_(torch.from_numpy(made))
-    return model.cuda()
+    return model.to(device)
 
 
 def half(torch, on):
@@ -40,7 +40,7 @@ def half(torch, on):
     return torch.autocast("cuda", torch.bfloat16) if on else contextlib.nullcontext()
 
 
-def gpt(torch, batch, length, layers=12, width=768, heads=12, words=50304, amp=True):
+def gpt(torch, batch, length, layers=12, width=768, heads=12, words=50304, amp=True, device="cuda"):
     """GPT-2: 124 M parameters as it is."""
     nn, functional = torch.nn, torch.nn.functional
 
@@ -74,11 +74,11 @@ def gpt(torch, batch, length, layers=12, width=768, heads=12, words=50304, amp=T
                 x = block(x)
             return self.head(self.norm(x)).reshape(-1, words)
 
-    model = same_weights(torch, Network())
-    tokens = classes(torch, words, batch, length + 1)
+    model = same_weights(torch, Network(), device=device)
+    tokens = classes(torch, words, batch, length + 1, device=device)
     inputs, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].reshape(-1)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=device == "cuda"
     )
 
     def loss(inputs=inputs, targets=targets):
@@ -88,8 +88,8 @@ def gpt(torch, batch, length, layers=12, width=768, heads=12, words=50304, amp=T
     return model, optimizer, loss
 
 
-def resnet(torch, batch, kind=50, size=224, words=1000, amp=True):
-    """ResNet-50 or ResNet-18, channels last."""
+def resnet(torch, batch, kind=50, size=224, words=1000, amp=True, device="cuda"):
+    """ResNet-50 or ResNet-18, on GPUs with channels last."""
     nn, functional = torch.nn, torch.nn.functional
     blocks = [3, 4, 6, 3] if kind == 50 else [2, 2, 2, 2]
     wide = 4 if kind == 50 else 1
@@ -129,10 +129,10 @@ def resnet(torch, batch, kind=50, size=224, words=1000, amp=True):
             layers.append(Block(inside, width, 2 if stage and not i else 1))
             inside = width * wide
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, words)]
-    model = same_weights(torch, nn.Sequential(*layers))
-    model = model.to(memory_format=torch.channels_last)
-    images = numbers(torch, batch, 3, size, size).to(memory_format=torch.channels_last)
-    targets = classes(torch, words, batch)
+    order = torch.channels_last if device == "cuda" else torch.contiguous_format
+    model = same_weights(torch, nn.Sequential(*layers), device=device).to(memory_format=order)
+    images = numbers(torch, batch, 3, size, size, device=device).to(memory_format=order)
+    targets = classes(torch, words, batch, device=device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 
     def loss(inputs=images, targets=targets):
@@ -140,6 +140,25 @@ def resnet(torch, batch, kind=50, size=224, words=1000, amp=True):
             return functional.cross_entropy(model(inputs), targets)
 
     return model, optimizer, loss
+
+
+def depthwise(torch, batch, size=128, words=1000, device="cuda"):
+    """Thirteen depthwise convolutions with pointwise ones between, as MobileNet has them."""
+    nn = torch.nn
+    layers = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    inside = 32
+    for out, stride in ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5,
+                        (1024, 2), (1024, 1)):  # fmt: skip
+        layers += [nn.Conv2d(inside, inside, 3, stride, 1, groups=inside, bias=False)]
+        layers += [nn.BatchNorm2d(inside), nn.ReLU(), nn.Conv2d(inside, out, 1, bias=False)]
+        layers += [nn.BatchNorm2d(out), nn.ReLU()]
+        inside = out
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, words)]
+    model = same_weights(torch, nn.Sequential(*layers), device=device)
+    images = numbers(torch, batch, 3, size, size, device=device)
+    targets = classes(torch, words, batch, device=device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    return model, optimizer, lambda: nn.functional.cross_entropy(model(images), targets)
 
 
 def vision(torch, batch, width=384, layers=12, heads=6, size=224, words=1000):
