@@ -165,7 +165,7 @@ def __dir__() -> builtins.list[str]:
 
 
 if _os.environ.get("EMBER_COMPILE", "0") not in ("", "0"):
-    importlib.import_module("ember.compiler.everywhere").install()
+    importlib.import_module("ember.compiler.everywhere").install(_os.environ["EMBER_COMPILE"])
 
 if _resting:
     if _gc.get_stats()[2]["collections"] == 0:

@@ -1,5 +1,8 @@
-"""EMBER_COMPILE=1: outermost calls of modules and of public functions go through the recorder, and
-what the first of them returns is a replay's already. So any script or suite tests recordings."""
+"""EMBER_COMPILE: programs that say nothing of `torch.compile` are compiled all the same.
+
+With "modules", outermost calls of modules are; with "1", those of public functions too, and what
+the first of them returns is a replay's already: so any script or suite tests recordings.
+"""
 
 from __future__ import annotations
 
@@ -79,21 +82,37 @@ def _recorded(function: Any) -> Any:
     return call
 
 
-def _call_module(self: Any, *args: Any, **kwargs: Any) -> Any:
-    if self._compiled_call_impl is None:
-        if current_executor() is not None:
+def _calling(capture: Any) -> Any:
+    """How modules are called: the outermost in a captured function, those within it as they are."""
+    inside: list[Module] = []  # the module at work, whether it is recorded or not
+
+    def call_module(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled_call_impl is None:
+            if inside or current_executor() is not None:
+                return self._call_impl(*args, **kwargs)
+            self._compiled_call_impl = capture(self._call_impl)
+        elif inside and isinstance(self._compiled_call_impl, Captured):
             return self._call_impl(*args, **kwargs)
-        self._compiled_call_impl = Replayed(self._call_impl)
-    return self._compiled_call_impl(*args, **kwargs)
+        inside.append(self)
+        try:
+            return self._compiled_call_impl(*args, **kwargs)
+        finally:
+            inside.pop()
+
+    return call_module
 
 
-def install() -> None:
-    """Put the recorder before modules, and before functions under their public names; programs are
-    made at once."""
+def install(how: str) -> None:
+    """Put the recorder before modules, and if `how` is not "modules", before functions under their
+    public names."""
+    only_modules = how == "modules"
+    call = _calling(Captured if only_modules else Replayed)
+    for name in ("_wrapped_call_impl", "__call__"):
+        setattr(Module, name, call)
+    if only_modules:
+        return
     background.at_once = True
     load_rest()
-    for name in ("_wrapped_call_impl", "__call__"):
-        setattr(Module, name, _call_module)
     for space, place in PLACES.items():
         module = importlib.import_module(place)
         for name, function in NAMESPACES[space].items():

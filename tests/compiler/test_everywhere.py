@@ -36,6 +36,30 @@ assert net[0]._compiled_call_impl is None
 assert torch.add is not torch.ops.aten.add and torch.add.__wrapped__
 """
 
+REPLAYED = """
+from ember.capture.compiled import Captured
+captured = net._compiled_call_impl
+assert type(captured) is Captured
+assert sum(r.program is not None for r in captured.recordings) == 2
+assert not hasattr(torch.add, "__wrapped__")
+
+import copy, pickle
+assert copy.deepcopy(net)._compiled_call_impl is None
+assert pickle.loads(pickle.dumps(net))._compiled_call_impl is None
+assert net[0](x).shape == (5, 8)
+assert type(net[0]._compiled_call_impl) is Captured
+assert net(x).shape == (5, 2)
+
+class Asks(nn.Module):
+    def forward(self, x):
+        return net[0](x) if x.sum().item() > 0 else x
+
+asks = Asks()
+for turn in range(3):
+    assert asks(x).shape == (5, 8)
+assert "reads a tensor" in asks._compiled_call_impl.report()
+"""
+
 
 def output(code, **settings):
     done = subprocess.run(
@@ -52,4 +76,6 @@ def test_a_program_prints_the_same():
     plain = output(CODE)
     assert output(CODE + SEEN, EMBER_COMPILE="1") == plain
     assert output(CODE, EMBER_COMPILE="0") == plain
+    waiting = {"EMBER_COMPILE": "modules", "EMBER_COMPILE_WAIT": "1"}
+    assert output(CODE + REPLAYED, **waiting) == plain
     assert "requires_grad=True" in plain
