@@ -63,8 +63,7 @@ class device:
                 "int index = -1), such as device('cuda:0') or device('cuda', 0)"
             )
         if spec == "auto" and index is None and automatic[0] is not None:
-            chosen: device = automatic[0]()  # measured by ember.devices
-            return chosen
+            return cls(automatic[0]())  # measured by ember.devices
         kind, parsed = _parse(spec)
         if index is not None:
             check(

@@ -9,6 +9,7 @@ from ember.devices.amounts import size
 from ember.source_lines import short
 
 _READS = ("item", "__float__", "__int__", "__bool__", "__index__", "tolist", "__complex__")
+_SUMS = ("count", "bytes", "seconds", "blocking", "pinned", "repeated", "returned")
 _MANY = 8  # copies of one line that make it a loop
 _WORTH_PINNING = 64 << 10  # bytes of a copy from which waiting for it is worth a thought
 
@@ -27,9 +28,24 @@ class Advice(NamedTuple):
 
 def advise(entries: list[Any]) -> list[Advice]:
     """The advice for a ledger's entries, the most bytes first."""
-    found = [advice for entry in entries for advice in _of_entry(entry)]
+    found = [advice for entry in _by_line(entries) for advice in _of_entry(entry)]
     found += _ping_pong(entries)
     return sorted(found, key=lambda advice: (-advice.bytes, -advice.count, advice.line))
+
+
+def _by_line(entries: list[Any]) -> list[Any]:
+    """The entries with those of one line, which runs in several modules, as one."""
+    known: dict[tuple[Any, ...], Any] = {}
+    for entry in entries:
+        key = (entry.source, entry.target, entry.file, entry.line, entry.call)
+        first = known.get(key)
+        if first is not None:
+            sums = {name: getattr(first, name) + getattr(entry, name) for name in _SUMS}
+            entry = first._replace(
+                **sums, module=f"{first.module.partition(' and ')[0]} and others"
+            )
+        known[key] = entry
+    return list(known.values())
 
 
 def _of_entry(entry: Any) -> Iterator[Advice]:
@@ -38,6 +54,7 @@ def _of_entry(entry: Any) -> Iterator[Advice]:
         return Advice(pattern, entry.file, entry.line, entry.module, count, part, text)
 
     where = f"{short(entry.file)}:{entry.line}"
+    several = f"s of {entry.module}" if " and others" in entry.module else ""
     if entry.returned:
         yield advice(
             "came back unchanged",
@@ -49,9 +66,9 @@ def _of_entry(entry: Any) -> Iterator[Advice]:
         yield advice(
             "moved again",
             entry.repeated,
-            f"{where} moves the same unchanged tensor to {entry.target} again ({entry.repeated} "
-            "of its copies): move it once before the loop, or register it as a buffer so that it "
-            "moves with its module",
+            f"{where} moves the same unchanged tensor{several} to {entry.target} again "
+            f"({entry.repeated} of its copies): move it once before the loop, or register it as a "
+            "buffer so that it moves with its module",
         )
     if entry.call in _READS and entry.count >= _MANY and entry.bytes <= 64 * entry.count:
         yield advice(
