@@ -2,10 +2,13 @@
 
     make oracle                                     # PyTorch, beside the environment
     python benchmarks/cpu.py [--rounds 3] [--threads 1] [--only REGEX] [--picture FILE]
+        [--compile]
 
 The two run in turns, each time in a process of its own, so that a slow moment of the machine falls
 on both; a ratio is that of the medians over rounds, above 1 where Ember is faster. With one thread
-the times are CPU times, which a busy machine disturbs least. `--picture` draws the ratios.
+the times are CPU times, which a busy machine disturbs least; the last two columns are the wall
+times of first calls. Ember's compiled steps are compared with PyTorch's eager ones, with
+`--compile` with its compiled ones. `--picture` draws the ratios.
 """
 
 import argparse
@@ -31,6 +34,7 @@ def run(framework, options):
     threads = {f"{name}_NUM_THREADS": str(options.threads) for name in ("OMP", "OPENBLAS", "MKL")}
     command = [sys.executable, str(ROOT / "benchmarks" / "workloads.py"), framework]
     command += ["--threads", str(options.threads), "--only", options.only]
+    command += ["--compile"] if options.compile else []
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **threads, "PYTHONPATH": path}
     )
@@ -42,16 +46,18 @@ def run(framework, options):
 
 
 def medians(options):
-    """name → framework → the median of its figures."""
+    """name → framework → kind of figure → its median."""
     found = {}
     for _ in track(range(options.rounds), "rounds"):
         for framework in FRAMEWORKS:
             for figure in run(framework, options):
-                value = figure.get("seconds", figure.get("memory"))
-                found.setdefault(figure["name"], {}).setdefault(framework, []).append(value)
-    return {
-        name: {k: statistics.median(v) for k, v in both.items()} for name, both in found.items()
-    }
+                kinds = found.setdefault(figure.pop("name"), {}).setdefault(framework, {})
+                for kind, value in figure.items():
+                    kinds.setdefault(kind, []).append(value)
+    for both in found.values():
+        for kinds in both.values():
+            kinds.update((kind, statistics.median(values)) for kind, values in kinds.items())
+    return found
 
 
 def picture(ratios, file):
@@ -73,26 +79,32 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="names that this expression finds")
+    parser.add_argument("--compile", action="store_true", help="compile PyTorch's steps too")
     parser.add_argument("--picture")
     options = parser.parse_args()
     found = medians(options)
-    table = Table("workload", "Ember, ms", "PyTorch, ms", "PyTorch / Ember")
+    table = Table("workload", "Ember, ms", "PyTorch, ms", "PyTorch / Ember", "first", "PyTorch's")
     for column in table.columns[1:]:
         column.justify = "right"
     ratios = {}
     for name, both in found.items():
         ember, torch = both["ember"], both["torch"]
-        if name.startswith("peak memory"):
+        if "memory" in ember:
             table.add_section()
-            table.add_row(name, f"{ember:.0f}", f"{torch:.0f}", f"{torch / ember:.2f}")
+            row = [ember["memory"], torch["memory"]]
+            table.add_row(name, *(f"{m:.0f}" for m in row), f"{row[1] / row[0]:.2f}")
             continue
-        ratios[name] = torch / ember
-        table.add_row(name, f"{ember * 1e3:.3f}", f"{torch * 1e3:.3f}", f"{torch / ember:.2f}")
+        ratio = torch["seconds"] / ember["seconds"]
+        row = [f"{f['seconds'] * 1e3:.3f}" for f in (ember, torch)] + [f"{ratio:.2f}"]
+        if "first" in ember:  # not the import
+            ratios[name] = ratio
+            row += [f"{f['first'] * 1e3:.0f}" for f in (ember, torch)]
+        table.add_row(name, *row)
     mean = math.exp(statistics.fmean(math.log(r) for r in ratios.values()))
     table.add_section()
     table.add_row("geometric mean", "", "", f"{mean:.2f}")
-    Console(width=100).print(table)
+    Console(width=110).print(table)
     if options.picture:
         picture(ratios, options.picture)
 

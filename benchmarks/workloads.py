@@ -2,9 +2,12 @@
 after another and prints a line of JSON for each.
 
     python benchmarks/workloads.py ember|torch [--threads 1] [--only REGEX] [--seconds 1.0]
+        [--compile]
 
 A figure is the lower quartile of the process's CPU time (or of wall time with several threads) for
-one call, after two calls that are not counted.
+one call, after two calls that are not counted; `first` is the wall time of the first of these.
+Ember's `compiled` workloads stand beside PyTorch's eager ones, or with `--compile` beside its
+compiled ones, for which it needs a C++ compiler and minutes.
 """
 
 import argparse
@@ -14,8 +17,10 @@ import re
 import resource
 import time
 
+import gpu_models as networks
 
-def make_workloads(torch):
+
+def make_workloads(torch, compiles):
     """name → a function to be called again and again."""
     nn, F = torch.nn, torch.nn.functional
     torch.manual_seed(0)
@@ -102,28 +107,72 @@ def make_workloads(torch):
     )
     digits, labels = torch.randn(64, 784), torch.randint(0, 10, (64,))
     found["MLP step, B64"] = stepping(mlp, lambda: F.cross_entropy(mlp(digits), labels))
-    if hasattr(torch, "ember_version"):
-        found["MLP step, B64, compiled"] = torch.compile(found["MLP step, B64"])
-    else:
-        found["MLP step, B64, compiled"] = found["MLP step, B64"]  # eager: compiling takes minutes
     layer = nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True, dropout=0.0)
     tokens = torch.randn(8, 128, 256)
     found["Transformer layer step, B8 T128 d256"] = stepping(
         layer, lambda: layer(tokens).pow(2).mean()
     )
+    found |= whole_networks(torch)
+    for name in [n for n in found if re.search("MLP|GPT|ResNet.* step", n)]:
+        step = found[name]
+        found[f"{name}, compiled"] = torch.compile(step) if compiles else step
     return found
 
 
+def whole_networks(torch):
+    """Training steps and inference of a GPT, a ResNet-18 and a network of depthwise layers."""
+
+    def step(model, optimizer, loss):
+        def run():
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+
+        return run
+
+    def inference(model, images):
+        model.eval()
+
+        def run():
+            with torch.no_grad():
+                model(images)
+
+        return run
+
+    small = {"layers": 4, "width": 256, "heads": 4, "words": 2048, "amp": False, "device": "cpu"}
+    here = {"size": 128, "device": "cpu"}
+    residual = networks.resnet(torch, 8, kind=18, amp=False, **here)
+    quiet, _, _ = networks.resnet(torch, 8, kind=18, amp=False, **here)
+    depthwise, _, _ = networks.depthwise(torch, 8, **here)
+    images = networks.numbers(torch, 8, 3, 128, 128, device="cpu")
+    return {
+        "GPT step, 4 layers d256 B8 T128": step(*networks.gpt(torch, 8, 128, **small)),
+        "ResNet-18 step, B8 128x128": step(*residual),
+        "ResNet-18 inference": inference(quiet, images),
+        "depthwise network inference": inference(depthwise, images),
+    }
+
+
 def measured(run, seconds, clock):
-    """The lower quartile of the time of a call."""
+    """The lower quartile of the time of a call, and the first call's wall time."""
+    start = time.perf_counter()
     run()
-    run()
+    first = time.perf_counter() - start
+    settle(run)
     times, stop = [], time.monotonic() + seconds
     while len(times) < 5 or (time.monotonic() < stop and len(times) < 200):
         start = clock()
         run()
         times.append(clock() - start)
-    return sorted(times)[len(times) // 4]
+    return {"seconds": sorted(times)[len(times) // 4], "first": first}
+
+
+def settle(run):
+    """Calls that are not counted, until a compiled function's program is ready."""
+    for _ in range(3):
+        run()
+        if hasattr(run, "wait"):
+            run.wait()
 
 
 def main():
@@ -133,14 +182,17 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
+    start = time.perf_counter()
     torch = importlib.import_module(options.framework)
+    print(json.dumps({"name": "import", "seconds": time.perf_counter() - start}), flush=True)
     torch.set_num_threads(options.threads)
     clock = time.process_time if options.threads == 1 else time.perf_counter
-    for name, run in make_workloads(torch).items():
+    compiles = options.framework == "ember" or options.compile
+    for name, run in make_workloads(torch, compiles).items():
         if re.search(options.only, name):
-            figure = {"name": name, "seconds": measured(run, options.seconds, clock)}
-            print(json.dumps(figure), flush=True)
+            print(json.dumps({"name": name, **measured(run, options.seconds, clock)}), flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"name": "peak memory, MiB", "memory": peak}), flush=True)
 
