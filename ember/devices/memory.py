@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import importlib
 import time
 import weakref
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ember.backends.sim.backend import rounded
+from ember.backends.base import _backends
+from ember.backends.sim.backend import rounded as rounded_as_simulated
 from ember.core import engine
 from ember.core.executor import Executor, current_executor, set_executor
 from ember.core.node import _sequence
@@ -22,6 +24,14 @@ from ember.optim.optimizer import (
 from ember.pytree import tree_leaves
 
 KINDS = ("weights", "gradients", "optimizer state", "inputs", "activations", "workspace")
+
+
+def rounded(nbytes: int) -> int:
+    """The bytes that an allocation takes: as the GPUs here count, else as simulated ones do."""
+    backend = _backends.get("cuda")
+    if backend is None or getattr(backend, "simulated", False):
+        return rounded_as_simulated(nbytes)
+    return int(importlib.import_module("ember.backends.cuda.memory").rounded(nbytes))
 
 
 class Block:

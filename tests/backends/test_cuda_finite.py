@@ -55,6 +55,13 @@ with torch.amp.guard(action="note") as watch:
         optimizer.step()
 (found,) = watch.reports
 assert (found.op, found.made) == ("log", "inf"), found
+
+# what GPUs count for an allocation is what fits() counts
+layer = torch.nn.Linear(1100, 1001)
+kinds = torch.devices.fits(layer, torch.ones(4, 1100), "1x1GiB", search=False).peak.by_kind
+before = torch.cuda.memory_allocated()
+layer.cuda()
+assert kinds["weights"] == torch.cuda.memory_allocated() - before > 1100 * 1001 * 4 + 4096
 print("fine")
 """
 
