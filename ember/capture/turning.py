@@ -9,7 +9,7 @@ from ember.backends.base import kernels_of
 from ember.capture.recorder import Instruction, Place, places_in
 from ember.device import CPU
 from ember.kernel.array import Spec, spec_of
-from ember.kernel.call import LibraryCall
+from ember.kernel.call import LibraryCall, MapCall
 
 
 def turned(instructions: list[Instruction], fixed: set[int]) -> list[Instruction]:
@@ -48,6 +48,9 @@ def _turn(
     while len(uses[place.storage]) == 2 and place.storage not in fixed:
         reader = uses[place.storage][1]
         instruction = found[reader]
+        if _is_formula(instruction, place):
+            chain.append(reader)
+            break
         if instruction.kind != "copy" or instruction.operands[0] != place:
             return
         chain.append(reader)
@@ -66,7 +69,36 @@ def _turn(
     runner = kernels_of(out.spec.device).prepare(call)
     found[position] = Instruction("call", call, (turned_y, turned_x), (result,), runner)
     for reader in chain:
-        found[reader] = _in_rows(found[reader])
+        if found[reader].kind == "copy":
+            found[reader] = _in_rows(found[reader])
+        else:
+            found[reader] = _reading_rows(found[reader], place)
+
+
+def _is_formula(instruction: Instruction, place: Place) -> bool:
+    """Whether an instruction is an elementwise formula that reads a place, of results of its
+    shape."""
+    return (
+        instruction.kind == "call"
+        and isinstance(instruction.call, MapCall)
+        and not instruction.call.axes
+        and instruction.operands.count(place) == 1
+        and all(o.spec.shape == place.spec.shape for o in instruction.outs)
+        and all(o.storage != place.storage for o in instruction.outs)
+    )
+
+
+def _reading_rows(formula: Instruction, place: Place) -> Instruction:
+    """A formula that reads a place in row-major order."""
+    rows = place._replace(spec=place.spec.with_shape(place.spec.shape))
+    operands = tuple(rows if o == place else o for o in formula.operands)
+    specs = tuple(
+        rows.spec if o == place else s
+        for o, s in zip(formula.operands, formula.call.in_specs, strict=True)
+    )
+    call = formula.call.with_specs(specs, formula.call.out_specs)
+    runner = kernels_of(place.spec.device).prepare(call)
+    return formula._replace(call=call, operands=operands, runner=runner)
 
 
 def _transposed(spec: Spec) -> Spec:

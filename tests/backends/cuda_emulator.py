@@ -39,6 +39,7 @@ template <class To, class From> static To bits_as(From x) {
 #define __fmul_rn(x, y) ((float)(x) * (float)(y))
 #define __fadd_rn(x, y) ((float)(x) + (float)(y))
 #define __fsqrt_rn sqrtf
+#define rsqrtf(x) (1.0f / sqrtf(x))
 #define __float_as_uint(x) bits_as<unsigned>(x)
 #define __uint_as_float(x) bits_as<float>(x)
 #define __longlong_as_double(x) bits_as<double>(x)

@@ -570,7 +570,9 @@ assert any(n.startswith("together 3") for n in program_of(compiled).names)
 def turned(x, w):  # the gradient of a transposed weight is made in the weight's order
     w = w.detach().requires_grad_()
     (x @ w.t()).float().pow(2).sum().backward()
-    return w.grad.float().contiguous() + 1
+    v = w.t().detach().t().requires_grad_()  # used twice: the gradients are added up
+    ((x @ v.t()).float().pow(2).sum() + (v.float() * 2).sum()).backward()
+    return w.grad.float().contiguous() + 1 + v.grad.float()
 
 from ember.backends.cuda import library
 library.MAKERS.pop("matmul")

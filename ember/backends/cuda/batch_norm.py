@@ -80,7 +80,7 @@ const float* mean, i64 rows, i64 each, i64 channels) {{
 
 
 def finish_text(element: str, backward: bool) -> str:
-    """A thread a channel adds the parts: forward mean and variance, backward the two sums."""
+    """A warp a channel adds the parts: forward mean and variance, backward the two sums."""
     end = (
         "first[c] = a; second[c] = b;"
         if backward
@@ -90,13 +90,17 @@ def finish_text(element: str, backward: bool) -> str:
     return f"""{PRELUDE}typedef {element} E;
 extern "C" __global__ void kernel(float* first, float* second, const float* parts, const E* x, \
 i64 count, i64 rows, i64 channels) {{
-  for (i64 c = blockIdx.x * (i64)blockDim.x + threadIdx.x; c < channels;
-       c += gridDim.x * (i64)blockDim.x) {{
-    float a = 0.0f, b = 0.0f;
-    for (i64 k = 0; k < count; ++k) {{
-      a += parts[2 * k * channels + c];
-      b += parts[(2 * k + 1) * channels + c];
+  enum {{ LANES = {LANES} }};
+  for (i64 c = blockIdx.x * (i64)(blockDim.x / 32) + threadIdx.x / 32; c < channels;
+       c += gridDim.x * (i64)(blockDim.x / 32)) {{
+    float sum_a = 0.0f, sum_b = 0.0f;
+    for (i64 k = threadIdx.x % 32; k < count; k += LANES) {{
+      sum_a += parts[2 * k * channels + c];
+      sum_b += parts[(2 * k + 1) * channels + c];
     }}
+    const float a = combined<Add, 32>(sum_a, 0.0f, (float*)0);
+    const float b = combined<Add, 32>(sum_b, 0.0f, (float*)0);
+    if (threadIdx.x % 32) continue;
     {end}
   }}
 }}
@@ -109,7 +113,7 @@ def apply_text(element: str, wide: int, backward: bool) -> str:
     sums = ", const float* first, const float* second" if backward else ""
     load = f"    const Pack<E, {wide}> slope = *(const Pack<E, {wide}>*)(g + i);\n"
     value = (
-        "factor * ((float)widen(slope.at[lane]) - first[k] / rows - d * r * r * second[k] / rows)"
+        "factor * ((float)widen(slope.at[lane]) - (first[k] + d * r * r * second[k]) * share)"
         if backward
         else "d * factor + (bias ? bias[k] : 0.0f)"
     )
@@ -117,6 +121,7 @@ def apply_text(element: str, wide: int, backward: bool) -> str:
 extern "C" __global__ __launch_bounds__({THREADS}) void kernel(E* out, const E* x, {given}\
 const float* mean, const float* var, const float* weight, const float* bias{sums}, double eps, \
 i64 rows, u32 channels) {{
+  const float share = 1.0f / rows;
   const u64 n = rows * (u64)channels, stride = gridDim.x * (u64)blockDim.x * {wide};
   for (u64 i = (blockIdx.x * (u64)blockDim.x + threadIdx.x) * {wide}; i < n; i += stride) {{
     const u32 c = (u32)(i % channels);
@@ -125,7 +130,7 @@ i64 rows, u32 channels) {{
     #pragma unroll
     for (int lane = 0; lane < {wide}; ++lane) {{
       const u32 k = c + lane;
-      const float r = 1.0f / sqrt(var[k] + (float)eps), d = (float)widen(in.at[lane]) - mean[k];
+      const float r = rsqrtf(var[k] + (float)eps), d = (float)widen(in.at[lane]) - mean[k];
       const float factor = weight ? weight[k] * r : r;
       made.at[lane] = Cast<E>::of({value});
     }}
@@ -176,7 +181,7 @@ class Matrix:
         _run(kernels, text, kinds, (across, parts), [place(held), *places, *numbers])
         text = finish_text(self.element, backward)
         values = [place(first), place(second), place(held), places[0], parts, self.rows]
-        blocks = -(-self.channels // THREADS)
+        blocks = -(-self.channels // (THREADS // LANES))
         _run(kernels, text, "ppppqqq", (blocks, 1), [*values, self.channels])
 
     def apply(self, out: Array, arrays: list[Array], vectors: list[Any], eps: float) -> None:

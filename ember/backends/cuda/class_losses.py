@@ -75,10 +75,16 @@ def backward_text(element: str, wide: int, each: bool) -> str:
       #pragma unroll
       for (int lane = 0; lane < {wide}; ++lane) {{
         const float p = exp(((float)widen(in.at[lane]) - top) - sum);
-        out.at[lane] = Cast<E>::of((p - (e + lane == (u32)t ? 1.0f : 0.0f)) * scale);
+        out.at[lane] = Cast<E>::of(p * scale);
       }}
 """
-    store = f"      *(Pack<E, {wide}>*)(made + row * classes + e) = out;\n"
+    kind = f"Pack<E, {wide}>" if wide == 1 else "ulonglong2"  # 16 bytes as one
+    store = f"""      *({kind}*)(made + row * classes + e) = *(const {kind}*)&out;
+      if ((u32)t - e < {wide}u) {{  // this thread has the class itself
+        const float p = exp(((float)widen(x[t]) - top) - sum);
+        made[row * classes + t] = Cast<E>::of((p - 1.0f) * scale);
+      }}
+"""
     body = f"""    const float top = kept[row], sum = kept[rows + row];
     const float scale = counts ? g[{"row" if each else "0"}] / (mean ? total[0] : 1.0f) : 0.0f;
     if (scale == 0.0f) {{
