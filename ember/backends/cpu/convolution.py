@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from ember.backends.cpu import direct_convolution
+from ember.backends import cpu
+from ember.backends.cpu import direct_convolution, gathered_convolution, winograd
 from ember.backends.cpu.depthwise import depthwise, depthwise_input, depthwise_weight
 from ember.backends.cpu.matmul import matmul
 
@@ -62,6 +63,24 @@ class Geometry(NamedTuple):
         inner = channels // self.groups * prod(self.kernel[1:])
         return self.kernel[0] > 1 and inner >= 32 and 2 * inner >= 3 * made // self.groups
 
+    def is_winograd(self, x: NDArray, made: int, sizes: Sizes) -> bool:
+        """Whether images are convolved with `made` filters by Winograd's products."""
+        if not cpu.allow_winograd or self.groups != 1 or x.dtype != np.float32:
+            return False
+        if self.kernel != (3, 3) or set(self.stride) != {1} or set(self.dilation) != {1}:
+            return False
+        return winograd.fits(x.shape, made, sizes)
+
+    def is_gathered(
+        self, x: NDArray, made: int, sizes: Sizes, settings: tuple[Sizes, Sizes, Sizes]
+    ) -> bool:
+        """Whether images are convolved with `made` filters by products of gathered panels: with
+        strides, in few pixels or one at a time."""
+        if self.groups != 1 or not gathered_convolution.fits(x, made, self.kernel, sizes):
+            return False
+        steps = set(self.stride) != {1}
+        return steps or not direct_convolution.fits(x, made, self.kernel, sizes, settings)
+
 
 class Block(NamedTuple):
     """Images first..last and rows top..bottom of the result that are computed together."""
@@ -89,8 +108,13 @@ def convolution(
     if w.shape[1] == 1 and groups > 1:
         return depthwise(x, w, stride, padding, dilation, sizes)
     settings = (stride, padding, dilation)
-    if groups == 1 and direct_convolution.fits(x, len(w), geometry.kernel, sizes, settings):
-        return direct_convolution.convolution(x, w, settings, sizes)
+    if geometry.is_winograd(x, len(w), sizes):
+        return winograd.convolution(x, w, padding, sizes)
+    if groups == 1:
+        if geometry.is_gathered(x, len(w), sizes, settings):
+            return gathered_convolution.convolution(x, w, sizes, settings)
+        if direct_convolution.fits(x, len(w), geometry.kernel, sizes, settings):
+            return direct_convolution.convolution(x, w, settings, sizes)
     out = np.empty((x.shape[0], w.shape[0], *sizes), x.dtype)
     if _is_pointwise(geometry) and prod(sizes) >= LEAST_POSITIONS:
         matrix = w.reshape(groups, w.shape[0] // groups, w.shape[1])
@@ -124,11 +148,19 @@ def convolution_input(
     full = geometry.output_sizes(input_shape[2:]) == g.shape[2:]
     if full and all(s == 1 for s in stride) and min(margins) >= 0:
         # Stride 1: a convolution of g with the filters turned round.
+        if geometry.is_winograd(g, input_shape[1], input_shape[2:]):
+            return winograd.convolution(g, w, margins, tuple(input_shape[2:]), turned=True)
+        settings = (stride, margins, dilation)
+        if geometry.is_gathered(g, input_shape[1], input_shape[2:], settings):
+            given = (stride, padding, dilation)
+            return gathered_convolution.input_gradient(g, w, input_shape, given)
         turned = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).swapaxes(1, 2)
         turned = np.flip(turned, tuple(range(3, turned.ndim)))
         turned = turned.reshape(input_shape[1], w.shape[0] // groups, *w.shape[2:])
         return convolution(g, turned, stride, margins, dilation, groups)
     settings = (stride, padding, dilation)
+    if groups == 1 and gathered_convolution.fits(g, input_shape[1], geometry.kernel, g.shape[2:]):
+        return gathered_convolution.input_gradient(g, w, input_shape, settings)
     if groups == 1 and direct_convolution.fits_input(g, w.shape, input_shape, settings):
         return direct_convolution.input_gradient(g, w, input_shape, settings)
     return _fold_back(g, w, input_shape, geometry)
@@ -152,6 +184,10 @@ def convolution_weight(
         return depthwise_weight(g, x, weight_shape, stride, padding, dilation)
     made, channels, *_ = weight_shape
     sizes, settings = g.shape[2:], (stride, padding, dilation)
+    if geometry.is_winograd(x, made, sizes) and channels * made >= winograd.LEAST_FILTERS:
+        return winograd.weight_gradient(g, x, padding)
+    if groups == 1 and gathered_convolution.fits(x, made, geometry.kernel, sizes):
+        return gathered_convolution.weight_gradient(g, x, weight_shape, settings)
     if groups == 1 and direct_convolution.fits(x, made, geometry.kernel, sizes, settings):
         return direct_convolution.weight_gradient(g, x, weight_shape, settings)
     slides = geometry.kernel[0] > 1 and channels * prod(geometry.kernel[1:]) >= 16

@@ -48,6 +48,11 @@ def _executor(workers: int) -> Any:
     return _pool["executor"]
 
 
+def is_inside() -> bool:
+    """Whether this thread runs a piece of something split, so that it would split nothing."""
+    return bool(getattr(_inside, "piece", False))
+
+
 def split(part: Callable[[int, int], None], size: int, grain: int) -> None:
     """Run part(begin, end) over the whole of range(size), in pieces of at least `grain`, on as many
     threads as that gives work to; what a piece raises is raised here.
@@ -56,7 +61,7 @@ def split(part: Callable[[int, int], None], size: int, grain: int) -> None:
     them from inside one could go on for ever.
     """
     pieces = min(count(), size // max(grain, 1)) if size > grain else 1
-    if pieces <= 1 or getattr(_inside, "piece", False):
+    if pieces <= 1 or is_inside():
         part(0, size)
         return
     executor = _executor(count() - 1)
