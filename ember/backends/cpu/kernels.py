@@ -24,6 +24,7 @@ from ember.scalar.evaluate import compile_numpy, constant, numpy_function, singl
 
 Runner = Callable[..., Any]
 LARGE_ENOUGH = 1 << 12  # elements from which a formula may be worth compiling
+WORTH_KEEPING = 1 << 18  # bytes of a result from which its memory is worth keeping
 
 
 class CpuKernels(Kernels):
@@ -33,6 +34,8 @@ class CpuKernels(Kernels):
 
     def prepare(self, call: Call) -> Runner:
         """The function that runs a call."""
+        if any(spec.nbytes >= WORTH_KEEPING for spec in call.out_specs):
+            importlib.import_module("ember.backends.cpu.allocator").install()
         if isinstance(call, MapCall):
             return _prepare_rows(call) if call.axes else _prepare_map(call)
         if isinstance(call, ReduceCall):

@@ -7,6 +7,7 @@ costs less than 0.1 microseconds.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -59,6 +60,7 @@ def builtin(text: str) -> Callable[..., Any]:
     """The Python function that a module's `builtin` is; compiled once, and kept on disk."""
     found = _builtins.get(text)
     if found is None:
+        importlib.import_module("ember.backends.cpu.allocator").install()  # it stands on this file
         address = _address(text)
         definition = _MethodDefinition(b"kernel", address, METH_FASTCALL, None)
         make = ctypes.pythonapi.PyCFunction_NewEx
@@ -70,6 +72,11 @@ def builtin(text: str) -> Callable[..., Any]:
 
 
 def _address(text: str) -> int:
+    return functions(text, ["builtin"])[0]
+
+
+def functions(text: str, names: list[str]) -> list[int]:
+    """The addresses of a module's functions, which live as long as the process."""
     host = _host_facts()
     llvm = host["llvm"]
     width = vector_bytes() * 8
@@ -84,4 +91,4 @@ def _address(text: str) -> int:
     engine.set_object_cache(lambda _, code: kept.write(path, code), lambda _: kept.read(path))
     engine.finalize_object()
     _alive.append(engine)
-    return int(engine.get_function_address("builtin"))
+    return [int(engine.get_function_address(name)) for name in names]
