@@ -16,6 +16,8 @@ from ember.devices.planning.costs import Rates, seconds
 from ember.devices.planning.machines import Machine
 from ember.devices.planning.recording import Recorded
 
+MOST_RUNS = 48  # between which a model may be cut
+
 
 class Weights(NamedTuple):
     """Bytes of an atom's weights, their gradients and the optimizer's state of them."""
@@ -92,21 +94,73 @@ class Fitting:
         self._members: dict[int, list[int]] = {}
         for atom, home in enumerate(problem.home):
             self._members.setdefault(home, []).append(atom)
+        base = problem.base
+        size = -(-len(base) // MOST_RUNS)  # of a very long model a few atoms are not parted
+        self.runs = [base[i : i + size] for i in range(0, len(base), size)]
+        self._kinds = [
+            next(q for q in range(p + 1) if self._alike(p, q)) for p in range(len(usable))
+        ]
         self._known: dict[tuple[int, int, int, int], Stage | Short] = {}
+        self._known_times: dict[tuple[int, int, str, bool], np.ndarray] = {}
+        self._tables: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
+
+    def _alike(self, one: int, other: int) -> bool:
+        rates = self.problem.rates
+        return self.usable[one] == self.usable[other] and rates[one] == rates[other]
+
+    def arriving(self, run: int) -> float:
+        """Bytes that come to a run from those before it."""
+        first = self.runs[run][0]
+        return float(self.crossing[first - 1]) if first else 0.0
 
     def stage(self, first: int, last: int, place: int, held: int) -> Stage | Short:
-        """Base atoms `first` to `last` (exclusive) on a place that holds `held` micro-batches."""
-        key = (first, last, place, held)
+        """Runs `first` to `last` (exclusive) on a place that holds `held` micro-batches."""
+        key = (first, last, self._kinds[place], held)
         if key not in self._known:
-            base = self.problem.base[first:last]
+            base = [b for run in self.runs[first:last] for b in run]
             atoms = sorted(a for b in base for a in self._members[b])
-            self._known[key] = self._worked_out(atoms, place, held)
-        return self._known[key]
+            self._known[key] = self._worked_out(atoms, base, place, held)
+        found = self._known[key]
+        return found if isinstance(found, Short) else found._replace(place=place)
+
+    def table(self, place: int, held: int) -> tuple[np.ndarray, np.ndarray]:
+        """(seconds, whether it fits as it is) of every stage, [first, last]."""
+        key = (self._kinds[place], held)
+        if key not in self._tables:
+            self._tables[key] = self._tabled(place, held)
+        return self._tables[key]
+
+    def _tabled(self, place: int, held: int) -> tuple[np.ndarray, np.ndarray]:
+        problem, count = self.problem, len(self.runs)
+        own = [[a for b in run for a in self._members[b]] for run in self.runs]
+        sums = np.zeros((3, count + 1))  # seconds, bytes that stay, bytes of a micro-batch
+        extra = np.zeros(count)
+        for run, atoms in enumerate(own):
+            sums[0, run + 1] = self._times[place][atoms].sum()
+            sums[1, run + 1] = sum(problem.weights[a].all for a in atoms)
+            sums[2, run + 1] = sum(problem.recorded.atoms[a].kept for a in atoms)
+            extra[run] = max(problem.recorded.atoms[a].extra for a in atoms)
+        sums = sums.cumsum(axis=1)
+        spent, fixed, kept = (line[None, :] - line[:, None] for line in sums)
+        widest = np.zeros((count + 1, count + 1))
+        for first in range(count):
+            widest[first, first + 1 :] = np.maximum.accumulate(extra[first:])
+        arriving = np.array([*(self.arriving(r) for r in range(count)), 0.0])
+        leaving = np.array([0.0, *(self.crossing[run[-1]] for run in self.runs)])
+        need = fixed + held * (kept + arriving[:, None]) + leaving[None, :]
+        need += np.maximum(widest, problem.recorded.step_extra)
+        return spent, need <= self.usable[place]
 
     def times_of(
         self, atom: int, place: int, treatment: str = "keep", hosted: bool = False
     ) -> np.ndarray:
         """Seconds of an atom forward and backward, with what is done to make it fit."""
+        key = (atom, self._kinds[place], treatment, hosted)
+        if key not in self._known_times:
+            self._known_times[key] = self._times_with(atom, place, treatment, hosted)
+        return self._known_times[key]
+
+    def _times_with(self, atom: int, place: int, treatment: str, hosted: bool) -> np.ndarray:
         forward, backward = self._times[place][atom]
         speed = self.problem.machine.host_speed
         if treatment == "recompute":
@@ -120,15 +174,17 @@ class Fitting:
             backward = max(backward, (sizes.weights + sizes.gradients) / speed)
         return np.array([forward, backward])
 
-    def _worked_out(self, atoms: list[int], place: int, held: int) -> Stage | Short:
+    def _worked_out(
+        self, atoms: list[int], base: list[int], place: int, held: int
+    ) -> Stage | Short:
         problem = self.problem
         infos = [problem.recorded.atoms[a] for a in atoms]
         times = self._times[place][atoms].sum(axis=0)
         fixed = sum(problem.weights[a].all for a in atoms)
-        arriving = self.crossing[atoms[0] - 1] if atoms[0] else 0
+        arriving = self.crossing[base[0] - 1] if base[0] else 0
         kept = sum(a.kept for a in infos)
         extra = max((a.extra for a in infos), default=0)
-        need = fixed + held * (kept + arriving) + self.crossing[atoms[-1]]
+        need = fixed + held * (kept + arriving) + self.crossing[base[-1]]
         need += max(extra, problem.recorded.step_extra)
         usable = self.usable[place]
         treatments: dict[int, str] = {}
@@ -201,32 +257,36 @@ def cut(
 ) -> list[Stage] | None:
     """The stages on `places`, in this order, over whose cuts the fewest bytes go while none takes
     longer than `slowest` seconds for a micro-batch; None if there are none."""
-    base = fitting.problem.base
-    count, stages = len(base), len(places)
+    count, stages = len(fitting.runs), len(places)
     best = np.full((stages + 1, count + 1), np.inf)
     came = np.zeros((stages + 1, count + 1), int)
     best[0, 0] = 0.0
+    arriving = np.array([*(fitting.arriving(r) for r in range(count)), 0.0])
+    before = np.tri(count + 1, k=-1).T > 0  # a stage has something in it
     for s in range(1, stages + 1):
-        for j in range(s, count + 1):
-            for i in range(j - 1, s - 2, -1):
-                if best[s - 1, i] == np.inf:
-                    continue
-                stage = fitting.stage(i, j, places[s - 1], held(s - 1))
+        place, holds = places[s - 1], held(s - 1)
+        spent, fits = fitting.table(place, holds)
+        reach = best[s - 1] + arriving
+        ways = np.where(before & fits & (spent <= slowest), reach[:, None], np.inf)
+        best[s], came[s] = ways.min(axis=0), ways.argmin(axis=0)
+        open_ways = before & ~fits & (spent <= slowest) & np.isfinite(reach)[:, None]
+        for last in range(1, count + 1):
+            for first in np.flatnonzero(open_ways[:, last])[::-1]:
+                stage = fitting.stage(int(first), last, place, holds)
                 if isinstance(stage, Short) or stage.forward + stage.backward > slowest:
                     break  # longer ones need more still
-                bytes_over = fitting.crossing[base[i] - 1] if i else 0.0
-                if best[s - 1, i] + bytes_over < best[s, j]:
-                    best[s, j], came[s, j] = best[s - 1, i] + bytes_over, i
+                if reach[first] < best[s, last]:
+                    best[s, last], came[s, last] = reach[first], first
     if best[stages, count] == np.inf:
         return None
     found: list[Stage] = []
-    j = count
+    last = count
     for s in range(stages, 0, -1):
-        i = int(came[s, j])
-        stage = fitting.stage(i, j, places[s - 1], held(s - 1))
+        first = int(came[s, last])
+        stage = fitting.stage(first, last, places[s - 1], held(s - 1))
         assert isinstance(stage, Stage)
         found.append(stage)
-        j = i
+        last = first
     return found[::-1]
 
 

@@ -294,6 +294,8 @@ def _run(
         if value is not None:
             value.backward()
             del value
+            recording.adopt([p.grad for _, p in named if p.grad is not None], "gradients")
+        if train and optimizer is not None:
             stepper = optimizer([p for _, p in named if p.requires_grad])
             stepper.step()  # which makes the optimizer's state
             made = len(recording.events)

@@ -80,17 +80,21 @@ class Recordings:
         size = -(-q.batch // micro_batches)
         key = (size, tuple(sorted((treatments or {}).items())))
         if key not in self._known:
-            self._known[key] = record(
+            found = record(
                 q.model,
                 q.sample,
                 size,
                 lambda sample: on_meta(sample, q.batch, size),
-                q.optimizer,
+                None if self._known else q.optimizer,
                 q.loss,
                 q.training,
                 treatments or {},
                 self.fine,
             )
+            if self._known:  # the optimizer's state is the same for every batch
+                first = next(iter(self._known.values()))
+                found = found._replace(state=first.state, step_extra=first.step_extra)
+            self._known[key] = found
         return self._known[key]
 
 
@@ -207,7 +211,7 @@ def searched(
     for count in choices:
         problem = problem_of(question, recordings.of(count))
         fitting = Fitting(problem, usable)
-        for places in _device_orders(question.machine, usable, len(problem.base)):
+        for places in _device_orders(question.machine, usable, len(fitting.runs)):
             stages = balanced(fitting, places, _held(question, problem, places, count))
             if stages is None:
                 continue
@@ -248,17 +252,22 @@ def _device_orders(machine: Machine, usable: list[float], atoms: int) -> Iterato
         sorted(places, key=lambda p: -usable[p]),
         sorted(places, key=lambda p: usable[p]),
     ):
-        for count in range(1, most + 1):
+        for count in _counts(most):
             kinds = tuple((usable[p], machine.places[p].figures) for p in order[:count])
             if kinds not in seen:
                 seen.add(kinds)
                 yield order[:count]
 
 
+def _counts(most: int) -> list[int]:
+    """Numbers of devices to try: all up to 4, then some."""
+    return [n for n in range(1, most + 1) if n <= 4 or n == most or n in (most // 2, most * 3 // 4)]
+
+
 def _missing(fitting: Fitting, question: Question, problem: Problem) -> float:
     """Bytes that all devices together lack, or that the largest part lacks alone."""
     least = 0.0
-    for position in range(len(problem.base)):
+    for position in range(len(fitting.runs)):
         lacks = []
         for place in range(len(question.machine.places)):
             stage = fitting.stage(position, position + 1, place, 1)
