@@ -11,6 +11,7 @@ import numpy as np
 
 from ember.backends.cpu import compiled
 from ember.backends.cpu import kernels as eager
+from ember.backends.cpu.matmul import linear, linear_backward
 from ember.backends.cpu.sums import wants_blocks
 from ember.dtypes import HALF
 from ember.kernel.array import Array
@@ -26,8 +27,8 @@ def bind(call: Call, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step
         return _map(call, operands, outs)
     if isinstance(call, ReduceCall):
         return _reduction(call, operands, outs)
-    if isinstance(call, LibraryCall) and call.kernel == "matmul":
-        return _product(call, operands, outs)
+    if isinstance(call, LibraryCall):
+        return LIBRARY[call.kernel](call, operands, outs) if call.kernel in LIBRARY else None
     return None
 
 
@@ -73,3 +74,24 @@ def _product(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ..
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and out.flags.c_contiguous:
         return partial(np.matmul, a.reshape(-1, a.shape[-1]), b, out.reshape(-1, b.shape[-1]))
     return partial(np.matmul, a, b, out)
+
+
+def _affine(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    x, weight, bias = operands
+    if call.upcast and x.spec.dtype in HALF:
+        return None
+    added = None if bias is None else bias.host()
+    return partial(linear, x.host(), weight.host(), added, outs[0].host())
+
+
+def _affine_backward(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    g, x, weight, biased, needs = operands
+    if call.upcast and g.spec.dtype in HALF:
+        return None
+    made = tuple(out.host() for out in outs)
+    return partial(linear_backward, g.host(), x.host(), weight.host(), biased, needs, made)
+
+
+LIBRARY = {"matmul": _product, "linear": _affine, "linear_backward": _affine_backward}

@@ -39,9 +39,12 @@ def outer(a: NDArray, b: NDArray) -> NDArray:
     return np.multiply(a[:, None], b[None, :], order="C")
 
 
-def linear(input: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
-    """input @ weightᵀ + bias over the last dim of the input."""
-    out = np.empty((*input.shape[:-1], len(weight)), input.dtype)
+def linear(
+    input: NDArray, weight: NDArray, bias: NDArray | None, out: NDArray | None = None
+) -> NDArray:
+    """input @ weightᵀ + bias over the last dim of the input; into `out`, dense, if it is given."""
+    if out is None:
+        out = np.empty((*input.shape[:-1], len(weight)), input.dtype)
     rows = _matrix(input)
     np.matmul(rows, weight.T, out=out.reshape(len(rows), -1) if out.ndim != 2 else out)
     if bias is not None:
@@ -50,20 +53,26 @@ def linear(input: NDArray, weight: NDArray, bias: NDArray | None) -> NDArray:
 
 
 def linear_backward(
-    g: NDArray, input: NDArray, weight: NDArray, biased: bool, needs: tuple[bool, ...]
+    g: NDArray,
+    input: NDArray,
+    weight: NDArray,
+    biased: bool,
+    needs: tuple[bool, ...],
+    outs: tuple[NDArray, ...] | None = None,
 ) -> tuple[NDArray, ...]:
-    """The gradients of input, weight and bias; without elements where they are not needed."""
+    """The gradients of input, weight and bias; without elements where they are not needed. Into
+    `outs`, dense, if they are given."""
     by_row, rows = _matrix(g), _matrix(input)
-    nothing = np.empty(0, g.dtype)
-    by_input = by_weight = nothing
+    if outs is None:
+        shapes = (input.shape, weight.shape, weight.shape[:1])[: 3 if biased else 2]
+        outs = tuple([np.empty(s if n else 0, g.dtype) for s, n in zip(shapes, needs)])
     if needs[0]:
-        by_input = np.empty(input.shape, g.dtype)
-        np.matmul(by_row, weight, out=by_input.reshape(rows.shape))
+        np.matmul(by_row, weight, out=outs[0].reshape(rows.shape))
     if needs[1]:
-        by_weight = np.matmul(by_row.T, rows)
-    if not biased:
-        return by_input, by_weight
-    return by_input, by_weight, by_row.sum(0) if needs[2] else nothing
+        np.matmul(by_row.T, rows, out=outs[1])
+    if biased and needs[2]:
+        by_row.sum(0, out=outs[2])
+    return outs
 
 
 def _matrix(x: NDArray) -> NDArray:
