@@ -11,6 +11,7 @@ EMBER_HOST_CACHE_MIB says how much may be kept (256 by default; 0 turns this off
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import sys
 from typing import Any
@@ -89,11 +90,10 @@ _memory: list[HostMemory] = []
 
 
 def _numpy_function(place: int, *arguments: Any) -> Any:
-    from numpy._core import _multiarray_umath
-
+    numpy = importlib.import_module("numpy._core._multiarray_umath")
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = void, (ctypes.py_object, ctypes.c_char_p)
-    table = ctypes.cast(pointer(_multiarray_umath._ARRAY_API, None), ctypes.POINTER(void))
+    table = ctypes.cast(pointer(numpy._ARRAY_API, None), ctypes.POINTER(void))
     return ctypes.PYFUNCTYPE(ctypes.py_object, *arguments)(table[place])
 
 
