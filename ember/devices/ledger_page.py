@@ -24,8 +24,8 @@ th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--
 .faint { color: var(--faint); } li { margin: .4rem 0; overflow-wrap: anywhere; }
 svg { width: 100%; height: auto; } .one { fill: var(--one); } .two { fill: var(--two); }
 .three { fill: var(--three); } text { fill: var(--faint); font-size: 11px; }
-@media (max-width: 40rem) { th, td { white-space: normal; padding: .25rem .3rem;
-  font-size: .8rem; } td.number { white-space: nowrap; } }
+@media (max-width: 40rem) { th, td { white-space: normal; padding: .25rem .2rem;
+  font-size: .76rem; } td.number { white-space: nowrap; } }
 b.one, b.two, b.three { color: var(--one); } b.two { color: var(--two); }
 b.three { color: var(--three); }
 """
@@ -48,7 +48,9 @@ def table(head: list[str], rows: list[list[Any]], numbers: int, wide: bool = Fal
     def row(cells: list[Any], tag: str) -> str:
         first = len(cells) - numbers
         return "".join(
-            f"<{tag}{' class=number' if i >= first else kind}>{_cell(cell)}</{tag}>"
+            f"<{tag} class=number>{escape(str(cell))}</{tag}>"
+            if i >= first
+            else f"<{tag}{kind}>{_cell(cell)}</{tag}>"
             for i, cell in enumerate(cells)
         )
 
@@ -59,7 +61,7 @@ def table(head: list[str], rows: list[list[Any]], numbers: int, wide: bool = Fal
 
 def _cell(cell: Any) -> str:
     """The text of a cell, which may take a new line where paths and names have their joints."""
-    return re.sub(r"([/\].:_+])(?=\S)", r"\1<wbr>", escape(str(cell)))
+    return re.sub(r"([/\]_+]|\.(?!py\b))(?=\S)", r"\1<wbr>", escape(str(cell)))
 
 
 def page(record: Any) -> str:
