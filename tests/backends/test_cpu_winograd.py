@@ -64,8 +64,10 @@ def test_every_tail(high):
 
 
 @pytest.mark.parametrize("channels", range(1, 34))
-def test_every_number_of_channels(channels):
-    for made in (1, 8, 15, 17, 33):
+@pytest.mark.parametrize("many", [1, 1 << 30])
+def test_every_number_of_channels(monkeypatch, channels, many):
+    monkeypatch.setattr(winograd, "MANY_FILTERS", many)
+    for made in (1, 8, 15, 17, 33, 41):
         x, w, g, sizes = example(6, 9, channels, made, (1, 1))
         for mine, right in zip(
             by_winograd(x, w, g, (1, 1), sizes), exact(x, w, g, (1, 1)), strict=True
@@ -114,8 +116,10 @@ def test_the_switch_and_groups(monkeypatch, groups):
         assert_near(found, right)
 
 
-def test_threads_change_nothing(monkeypatch):
-    x, w, g, sizes = example(20, 20, 33, 33, (1, 1))
+@pytest.mark.parametrize("many", [1, 1 << 30])
+def test_threads_change_nothing(monkeypatch, many):
+    monkeypatch.setattr(winograd, "MANY_FILTERS", many)
+    x, w, g, sizes = example(20, 20, 33, 70, (1, 1))
     monkeypatch.setattr(winograd.threads, "count", lambda: 3)
     several = by_winograd(x, w, g, (1, 1), sizes)
     monkeypatch.setattr(winograd.threads, "count", lambda: 1)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ember.backends.cpu import threads
+from ember.backends.cpu.framing import framed
 from ember.backends.cpu.native import builtin, vector_bytes
 from ember.kernel.elements import load_one, mask_below, store
 from ember.kernel.nests import close_loop, open_loop, sum_of_products
@@ -22,7 +23,6 @@ from ember.scalar.vectors import Vectors
 NDArray = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
-SPARE = 128  # elements behind the last plane
 TOGETHER = 4  # rows of the result
 MOST_SUMS = 16  # weights whose gradients are summed up together
 LONGEST_STEP = 2  # columns between neighbouring results
@@ -281,18 +281,7 @@ def _spared(x: NDArray, padding: Sizes) -> NDArray:
     """x with zeros around its planes and elements to spare behind them."""
     sizes = tuple(size + 2 * pad for size, pad in zip(x.shape[2:], padding, strict=True))
     shape = (*x.shape[:2], *sizes)
-    count = shape[0] * shape[1] * shape[2] * shape[3]
-    flat = np.empty(count + SPARE, x.dtype)
-    out = flat[:count].reshape(shape)
-    if any(padding):
-        (top, left), (height, width) = padding, x.shape[2:]
-        out[:, :, :top], out[:, :, top + height :] = 0, 0
-        out[..., :left], out[..., left + width :] = 0, 0
-        out[:, :, top : top + height, left : left + width] = x
-    else:
-        out[...] = x
-    flat[count:] = 0
-    return out
+    return framed(x, padding, sizes)[: prod(shape)].reshape(shape)
 
 
 def _geometry(x: NDArray, made: int, sizes: Sizes) -> NDArray:

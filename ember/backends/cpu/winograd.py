@@ -36,6 +36,8 @@ LEAST_CHANNELS, LEAST_TILES = 32, 24
 LEAST_FILTERS = 1 << 12  # pairs of channels, for the gradient of filters
 BLOCK = 1 << 21  # transformed elements of tiles that are multiplied together
 DEPTH = 64  # tiles whose products are summed together: long sums would lose digits
+FEW_PANELS, MANY_FILTERS = 3, 1 << 15  # for filters to be transformed a few rows at a time
+ROWS = 32  # of filters at a time
 MOST_ROWS = 8  # of a tile of results: filters are read from as many places
 
 
@@ -60,24 +62,68 @@ def _places(images: int, channels: int, tiles: Sizes, sizes: Sizes, padded: int)
     return np.concatenate([found, np.repeat(found[-1:], padded - len(found))]).astype(np.int64)
 
 
-def _transformed_filters(w: NDArray, turned: bool) -> tuple[NDArray, int, int]:
-    """planes[product, K, C] of filters (K, C, 3, 3), or [product, C, K] of them turned round, and
-    the elements from product to product and row to row."""
-    made, channels = w.shape[:2]
-    w = np.ascontiguousarray(w)
-    rows, columns = (channels, made) if turned else (made, channels)
-    pitch = -(-columns // lanes()) * lanes() + APART
-    plane = rows * pitch + APART
-    planes = scratch("filters", PRODUCTS * plane)
-    steps = (9, channels * 9) if turned else (channels * 9, 9)
-    geometry = np.array([columns, *steps, plane, pitch], np.int64)
-    kernel = builtin(filters_text(lanes(), turned))
+class _Filters:
+    """Filters (K, C, 3, 3), or (C, K, 3, 3) turned round, that are transformed row by row."""
 
-    def part(begin: int, end: int) -> None:
-        kernel(w, planes, geometry, NOTHING, begin, end)
+    def __init__(self, w: NDArray, turned: bool):
+        self.w, self.turned = np.ascontiguousarray(w).reshape(-1), turned
+        self.rows, self.columns = w.shape[:2][:: -1 if turned else 1]
+        self.steps = (9, self.rows * 9) if turned else (self.columns * 9, 9)
+        self.pitch = -(-self.columns // lanes()) * lanes() + APART
+        self.kernel = builtin(filters_text(lanes(), turned))
 
-    threads.split(part, rows, max(1, 4096 // columns))
-    return planes, plane, pitch
+    def transformed(self, begin: int, end: int) -> tuple[NDArray, int]:
+        """[product, row, column] of some rows, and the elements from product to product."""
+        plane = (end - begin) * self.pitch + APART
+        planes = scratch("filters", PRODUCTS * plane)
+        geometry = np.array([self.columns, *self.steps, plane, self.pitch], np.int64)
+        source = self.w[begin * self.steps[0] :]
+
+        def part(first: int, last: int) -> None:
+            self.kernel(source, planes, geometry, NOTHING, first, last)
+
+        threads.split(part, end - begin, max(1, 4096 // self.columns))
+        return planes, plane
+
+
+class _Panels:
+    """Tiles of images and of the result, a panel of them at a time."""
+
+    def __init__(self, x: NDArray, found: NDArray, padding: Sizes, tile: Sizes):
+        images, self.channels = x.shape[:2]
+        self.made, whole = found.shape[1], found.shape[2:]
+        tiles, inner = (whole[0] // 4, whole[1] // 4), (whole[0] + 2, whole[1] + 2)
+        self.width = tile[1] * lanes()
+        self.vectors, self.found = tile[1], found
+        self.count = -(-images * prod(tiles) // self.width)
+        self.source = framed(x, padding, inner)
+        self.reads = _places(images, self.channels, tiles, inner, self.count * self.width)
+        self.writes = _places(images, self.made, tiles, whole, self.count * self.width)
+        self.plane = self.channels * self.width + APART
+        table = [self.vectors, prod(inner), inner[1], self.plane, self.width]
+        self.given = np.array(table, np.int64)
+        self.transform = builtin(tiles_text(6, lanes()))
+        self.product = builtin(products_text(*tile, lanes()))
+        self.back = builtin(output_text(self.width, lanes()))
+
+    def seen(self, panel: int, planes: NDArray) -> None:
+        """Transform the tiles of a panel."""
+        places = self.reads[panel * self.width :]
+        self.transform(self.source, planes, places, self.given, NOTHING, 0, self.channels)
+
+    def put(
+        self, panel: int, seen: NDArray, filters: tuple[NDArray, int], pitch: int, rows: Sizes
+    ) -> None:
+        """Multiply the tiles of a panel by the filters of some rows, and transform back."""
+        first, high = rows[0], rows[1] - rows[0]
+        plane, whole = high * self.width + APART, self.found.shape[2:]
+        made = scratch("products", PRODUCTS * plane)
+        table = [self.channels, high, pitch, self.plane, filters[1], plane]
+        between = np.array(table, np.int64)
+        self.product(seen, filters[0], made, between, NOTHING, 0, PRODUCTS)
+        taken = np.array([self.vectors, prod(whole), whole[1], plane], np.int64)
+        places = self.writes[panel * self.width :]
+        self.back(made, self.found[:, first:], places, taken, NOTHING, 0, high)
 
 
 def convolution(
@@ -85,44 +131,59 @@ def convolution(
 ) -> NDArray:
     """The images (N, C, H, W) convolved with filters (K, C, 3, 3); or, `turned`, with the filters
     (C, K, 3, 3) turned round: the gradient of images."""
-    images, channels = x.shape[:2]
-    made = w.shape[1] if turned else len(w)
-    tiles = _tiles(sizes)
-    count = images * tiles[0] * tiles[1]
-    rows, vectors = tile_for(made, count)
-    if rows > MOST_ROWS:
-        rows, vectors = 8, 3
-    width = vectors * lanes()
-    panels = -(-count // width)
-    inner, whole = (4 * tiles[0] + 2, 4 * tiles[1] + 2), (4 * tiles[0], 4 * tiles[1])
-    source = framed(x, padding, inner)
-    found = np.empty((images, made, *whole), x.dtype)
-    planes, of_filters, pitch = _transformed_filters(w, turned)
-    of_tiles, of_products = channels * width + APART, made * width + APART
-    reads = _places(images, channels, tiles, inner, panels * width)
-    writes = _places(images, made, tiles, whole, panels * width)
-    transform = builtin(tiles_text(6, lanes()))
-    product = builtin(products_text(rows, vectors, lanes()))
-    back = builtin(output_text(width, lanes()))
-    given = np.array([vectors, inner[0] * inner[1], inner[1], of_tiles, width], np.int64)
-    between = np.array([channels, made, pitch, of_tiles, of_filters, of_products], np.int64)
-    taken = np.array([vectors, whole[0] * whole[1], whole[1], of_products], np.int64)
-
-    def part(begin: int, end: int) -> None:
-        seen = scratch("tiles", PRODUCTS * of_tiles)
-        made_of = scratch("products", PRODUCTS * of_products)
-        for panel in range(begin, end):
-            some = slice(panel * width, (panel + 1) * width)
-            transform(source, seen, reads[some], given, NOTHING, 0, channels)
-            product(seen, planes, made_of, between, NOTHING, 0, PRODUCTS)
-            back(made_of, found, writes[some], taken, NOTHING, 0, made)
-
-    threads.split(part, panels, 1)
-    if whole == tuple(sizes):
+    filters, tiles = _Filters(w, turned), _tiles(sizes)
+    found = np.empty((len(x), filters.rows, 4 * tiles[0], 4 * tiles[1]), x.dtype)
+    panels = _Panels(x, found, padding, _tile(filters.rows, len(x) * prod(tiles)))
+    if panels.count <= FEW_PANELS and filters.rows * filters.columns >= MANY_FILTERS:
+        _by_rows(panels, filters)
+    else:
+        _by_panels(panels, filters)
+    if found.shape[2:] == tuple(sizes):
         return found
-    out = np.empty((images, made, *sizes), x.dtype)
+    out = np.empty((*found.shape[:2], *sizes), x.dtype)
     frame(found, out, (0, 0), sizes)
     return out
+
+
+def _by_panels(panels: _Panels, filters: _Filters) -> None:
+    """All filters are transformed, then each panel of tiles goes through all stages."""
+    every, pitch = filters.transformed(0, filters.rows), filters.pitch
+
+    def part(begin: int, end: int) -> None:
+        seen = scratch("tiles", PRODUCTS * panels.plane)
+        for panel in range(begin, end):
+            panels.seen(panel, seen)
+            panels.put(panel, seen, every, pitch, (0, filters.rows))
+
+    threads.split(part, panels.count, 1)
+
+
+def _by_rows(panels: _Panels, filters: _Filters) -> None:
+    """All tiles are transformed, then some rows of filters at a time: they stay in the cache, where
+    all of them would be written to memory and read again."""
+    size = PRODUCTS * panels.plane
+    every = scratch("tiles", panels.count * size)
+    seen = [every[panel * size :] for panel in range(panels.count)]
+    for panel, planes in enumerate(seen):
+        panels.seen(panel, planes)
+    unit = min(ROWS, filters.rows)
+
+    def part(begin: int, end: int) -> None:
+        for first in range(begin * unit, min(end * unit, filters.rows), unit):
+            rows = (first, min(first + unit, filters.rows))
+            some = filters.transformed(*rows)
+            for panel, planes in enumerate(seen):
+                panels.put(panel, planes, some, filters.pitch, rows)
+
+    threads.split(part, -(-filters.rows // unit), 1)
+
+
+def _tile(rows: int, count: int) -> Sizes:
+    """Rows and vectors of the tiles of results that are kept in registers."""
+    tile = tile_for(rows, count)
+    if tile[0] <= MOST_ROWS:
+        return tile
+    return (8, 2) if count <= 2 * lanes() else (8, 3)
 
 
 def weight_gradient(g: NDArray, x: NDArray, padding: Sizes) -> NDArray:
