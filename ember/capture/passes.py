@@ -13,7 +13,7 @@ PURE = frozenset(("index_select", "linear", "matmul", "tril", "triu"))
 STEADY = frozenset(("tril", "triu"))
 
 
-def _is_pure(instruction: Instruction) -> bool:
+def is_pure(instruction: Instruction) -> bool:
     """Whether an instruction does nothing but fill its outs."""
     call = instruction.call
     if instruction.kind in ("fill", "copy"):
@@ -30,7 +30,7 @@ def without_the_unread(instructions: list[Instruction], fixed: set[int]) -> list
     wanted, found = set(fixed), []
     for instruction in reversed(instructions):
         outs = {o.storage for o in instruction.outs}
-        if outs & wanted or not _is_pure(instruction):
+        if outs & wanted or not is_pure(instruction):
             found.append(instruction)
             wanted |= {p.storage for p in places_in(instruction.operands)}
     return found[::-1]

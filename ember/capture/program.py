@@ -16,6 +16,7 @@ from ember.capture.gathering import gathered
 from ember.capture.memory import bytes_to_end, plan, storage_of
 from ember.capture.passes import steady, without_the_unread
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
+from ember.capture.repeated import without_repetitions
 from ember.capture.turning import turned
 from ember.core.cells import Cell
 from ember.device import CPU
@@ -73,6 +74,7 @@ class Program:
         self.storages, self.slots = dict(self._lasting), {}  # it may be the second attempt
         fixed = set(self.storages)
         instructions = without_the_unread(instructions, fixed)
+        instructions = without_repetitions(instructions, fixed)
         once, instructions = steady(instructions, fixed, set(constants) - written)
         instructions = turned(instructions, fixed)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]

@@ -40,6 +40,55 @@ def test_chains_are_one_kernel():
     ]
 
 
+def test_what_is_computed_twice_is_computed_once():
+    x, w = values(8, 16), values(16, 16, seed=1)
+
+    def function(x, w):
+        return (
+            torch.softmax(x @ w, 1) + torch.softmax(x @ w, 1) * 2,
+            (x @ w).sum(),
+            x.sum() + x.sum(),
+        )
+
+    found = names(function, x, w)
+    assert sum("matmul" in name for name in found) == 1
+    assert sum("softmax" in name for name in found) == 1
+    assert sum("sum" in name.split() for name in found) == 2
+
+
+def test_what_is_written_in_between_is_computed_again():
+    def function(x):
+        first = x.exp()
+        x.mul_(2)
+        second = x.exp()
+        zeros, others = torch.zeros(8, 16), torch.zeros(8, 16)
+        zeros[1:] += second[1:]
+        return first * 1, second * 1, zeros + others, first.sum(), second.sum(), others.sum()
+
+    for turn in range(3):
+        names(lambda x: function(x.clone()), values(8, 16, seed=turn))
+
+
+def test_results_are_apart_though_they_are_the_same():
+    run = Captured(lambda x: (x * 2, x * 2, torch.zeros(2), torch.zeros(2)))
+    for _ in range(3):
+        a, b, c, d = run(torch.ones(2))
+        a += 1
+        c += 1
+        assert b.tolist() == [2, 2]
+        assert d.tolist() == [0, 0]
+
+
+def test_random_numbers_are_not_the_same():
+    run = Captured(lambda x: (torch.rand(64) + x, torch.rand(64) + x, F.dropout(x), F.dropout(x)))
+    for _ in range(3):
+        a, b, c, d = run(torch.ones(64))
+        assert not torch.equal(a, b)
+        assert not torch.equal(c, d)
+    run = Captured(lambda x: torch.rand(64) - torch.rand(64) + x)
+    assert len({float(run(torch.zeros(64)).abs().sum()) for _ in range(3)}) == 3
+
+
 def test_results_that_are_read_twice_are_stored_once():
     def function(x):
         y = torch.exp(x)
