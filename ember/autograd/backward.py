@@ -43,7 +43,7 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any]) -> list[Tensor]:
         RuntimeError,
         f"got {len(outputs)} tensors and {len(grads)} gradients",
     )
-    made = []
+    made: list[Tensor] = []
     for position, (out, grad) in enumerate(zip(outputs, grads, strict=True)):
         spec = _spec(out)
         if grad is None:
@@ -59,15 +59,22 @@ def _seeds(outputs: Sequence[Any], grads: Sequence[Any]) -> list[Tensor]:
                 RuntimeError,
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}",
             )
-            grad = tensor_of(full(contiguous_spec(spec.shape, spec.dtype, spec.device), 1))
+            made.append(_one(spec))
+            continue
         check(
             isinstance(grad, Tensor),
             TypeError,
             f"gradients can be either Tensors or None, but got {type(grad).__name__}",
         )
-        check_seed(grad._array.spec, spec, position)
+        if grad._array.spec is not spec:
+            check_seed(grad._array.spec, spec, position)
         made.append(grad if grad._array.spec.dtype is spec.dtype else grad.to(spec.dtype))
     return made
+
+
+def _one(spec: Spec) -> Tensor:
+    """The gradient of a number by itself."""
+    return tensor_of(full(contiguous_spec(spec.shape, spec.dtype, spec.device), 1))
 
 
 def check_seed(grad: Spec, out: Spec, position: int) -> None:
@@ -97,11 +104,10 @@ def check_seed(grad: Spec, out: Spec, position: int) -> None:
 def _roots(outputs: Sequence[Any]) -> list[Any]:
     roots = []
     for position, out in enumerate(outputs):
-        check(
-            _is_recorded(out),
-            RuntimeError,
-            f"element {position} of tensors does not require grad and does not have a grad_fn",
-        )
+        if not _is_recorded(out):
+            raise RuntimeError(
+                f"element {position} of tensors does not require grad and does not have a grad_fn"
+            )
         roots.append(_edge(out))
     return roots
 

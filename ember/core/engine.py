@@ -16,6 +16,7 @@ from ember.core.node import AccumulateGrad, Edge, Node
 from ember.core.slot import executor_slot
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
+from ember.kernel.array import Spec
 from ember.layout import broadcasts_to, like_strides
 
 # references to a gradient that only the engine holds, counted in `_take`; tests hold it to be so
@@ -183,7 +184,8 @@ def _step(task: _Task, node: Node) -> None:
         [(i, task.captures.get((node, i))) for i in range(len(grads))] if task.captures else []
     )
     if needed or any(position is not None for _, position in captured):
-        _tensor_hooks(node, grads)
+        if node.__dict__ or isinstance(node, AccumulateGrad):
+            _tensor_hooks(node, grads)
     for index, position in captured:
         if position is not None:
             task.results[position] = grads[index]
@@ -192,26 +194,32 @@ def _step(task: _Task, node: Node) -> None:
         return
     if isinstance(node, AccumulateGrad):
         if grads[0] is not None:
+            if not node.__dict__:
+                _accumulate(task, node, grads)
+                return
             _pre_hooks(node, grads)
             seen = tuple(grads) if node.__dict__.get("_post_hooks") else ()
             _accumulate(task, node, grads)
             _post_hooks(node, [], seen)
         return
-    if all(g is None for g in grads):
+    if grads[0] is None and all(g is None for g in grads):
         _pass_nothing(task, node)
         return
     results = _apply(task, node, grads)
     del grads
-    for position in range(len(node.edges)):
-        target, index = node.edges[position]
+    waiting = task.waiting
+    for position, (target, index) in enumerate(node.edges):
         if target is None:
             continue
         grad, results[position] = results[position], None
         if grad is not None:
-            task.deliver(target, index, _validated(grad, target, index, node, position))
+            found, wanted = grad._array.spec, target.out_specs[index]
+            if found is not wanted and not _fits(found, wanted):
+                grad = _validated(grad, target, index, node, position)
+            task.deliver(target, index, grad)
             del grad
-        task.waiting[target] -= 1
-        if task.waiting[target] == 0:
+        left = waiting[target] = waiting[target] - 1
+        if left == 0:
             task.push(target)
 
 
@@ -232,18 +240,25 @@ def _post_hooks(node: Node, results: list[Any], grads: tuple[Any, ...]) -> list[
     return results
 
 
+def _fits(found: Spec, wanted: Spec) -> bool:
+    """Whether a gradient needs no change to be that of a value."""
+    return (
+        found.shape == wanted.shape
+        and found.dtype is wanted.dtype
+        and found.device is wanted.device
+    )
+
+
 def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
-    _pre_hooks(node, grads)
+    if node.__dict__:
+        _pre_hooks(node, grads)
     guard = anomaly[0]
     results = list(node.apply(grads)) if guard is None else guard(node, grads)
-    check(
-        len(results) >= len(node.edges),
-        RuntimeError,
-        lambda: (
+    if len(results) < len(node.edges):
+        raise RuntimeError(
             f"{node.name()} returned an incorrect number of gradients (expected "
             f"{len(node.edges)}, got {len(results)})"
-        ),
-    )
+        )
     if node.__dict__:
         results = _post_hooks(node, results, tuple(grads))
     if not task.retain_graph:

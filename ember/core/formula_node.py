@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ember.core import dispatch
+from ember.core import dispatch, modes
 from ember.core.node import FREED, Node, Saved
 from ember.core.plan import Recipe
+from ember.core.tensor import Tensor
+
+
+def _run(op: Any, values: list[Any]) -> Any:
+    """A derived op of tensors and numbers: these alone are the key of its plan."""
+    if not modes.SPECIAL[0]:
+        key = [v._array.spec if isinstance(v, Tensor) else type(v) for v in values]
+        plan = op.plans.get(tuple(key))
+        if plan is not None:
+            return op.execute(plan, values)
+    return op.run(values)
 
 
 class FormulaNode(Node):
@@ -32,10 +43,12 @@ class FormulaNode(Node):
             if not names and op.is_identity:
                 found = g
             else:
-                found = op.run(
-                    [g, *(known[n] for n in names), *((recipe.axes,) if op.rows else ())]
-                )
-            results.append(dispatch.unbroadcast(found, spec))
+                values = [g, *[known[n] for n in names]]
+                found = op.run([*values, recipe.axes]) if op.rows else _run(op, values)
+            made = found._array.spec
+            if made is not spec and (made.shape != spec.shape or made.dtype is not spec.dtype):
+                found = dispatch.unbroadcast(found, spec)
+            results.append(found)
         return tuple(results)
 
     def release(self) -> None:

@@ -79,7 +79,10 @@ class Op:
             )
         if not kwargs and len(args) == len(self.parameters):
             return list(args)
-        values = [*args, *self.defaults[len(args) :]]
+        rest = self.defaults[len(args) :]
+        values = [*args, *rest]
+        if not kwargs and REQUIRED not in rest:
+            return values
         for name, value in kwargs.items():
             position = self._position(name)
             if position < len(args):

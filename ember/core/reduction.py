@@ -3,6 +3,7 @@ from one formula."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from ember.core.outputs import store
 from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Spec, contiguous_spec
+from ember.kernel.array import Array, Spec, contiguous_spec, spec_of
 from ember.kernel.call import ReduceCall
 from ember.layout import reduced_shape, wrap_dims
 from ember.scalar.expr import var
@@ -146,6 +147,17 @@ class ReductionOp(Op):
         return call, executor.prepare(call, spec.device), dims
 
 
+@functools.lru_cache(maxsize=4096)
+def _spread(reduced: Spec, spec: Spec, dims: tuple[int, ...]) -> Spec:
+    """The spec of a reduced array that is repeated over the dims of the reduction."""
+    kept = reduced.ndim == spec.ndim
+    steps = iter(reduced.strides)
+    strides = [
+        next(steps) * (d not in dims) if kept or d not in dims else 0 for d in range(spec.ndim)
+    ]
+    return spec_of(spec.shape, tuple(strides), reduced.dtype, reduced.device)
+
+
 class ReductionNode(RuleNode):
     """A recorded reduction: the rule sees g, and the result, expanded to the input's shape."""
 
@@ -172,6 +184,10 @@ class ReductionNode(RuleNode):
 
     def _expanded(self, tensor: Any) -> Any:
         spec = self._input_spec()
+        if not modes.state.grad and not modes.SPECIAL[0]:
+            array = tensor._array
+            wide = _spread(array.spec, spec, self.dims)
+            return tensor_of(Array(array.storage, wide, array.offset))
         if tensor.dim() != spec.ndim:
             shape = tuple(1 if d in self.dims else n for d, n in enumerate(spec.shape))
             tensor = tensor.reshape(shape)

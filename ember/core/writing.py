@@ -23,17 +23,22 @@ from ember.layout import broadcast_shapes, like_strides
 
 def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
     """Run with results stored into the arguments at `targets`."""
-    moved = op.with_numbers_moved(values)
-    values = list(values) if moved is None else moved
     frame = None
-    if modes.SPECIAL[0]:
-        frame, values = _above(values, targets)
+    key: Any = ("write", *op.key(values))
+    plan = op.plans.get(key)
+    if plan is None or modes.SPECIAL[0]:
+        moved = op.with_numbers_moved(values)
+        values = list(values) if moved is None else moved
+        if modes.SPECIAL[0]:
+            frame, values = _above(values, targets)
+        key, plan = None, None
     owned = [values[t] for t in targets]
     for tensor in owned:
         op.check_input(tensor)
         check_write(tensor)
-    key = ("write", *op.key(values))
-    plan = op.plans.get(key)
+    if plan is None:
+        key = ("write", *op.key(values))
+        plan = op.plans.get(key)
     if plan is None:
         plan = op.plans[key] = _plan_write(op, values, key[1:], targets)
     operands = tuple(
