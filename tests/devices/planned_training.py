@@ -1,7 +1,9 @@
 """Trains models by plans on eight simulated GPUs, whose memories it sets; prints what happened."""
 
+import copy
 import gc
 import json
+import threading
 
 import ember as torch
 from ember import nn
@@ -52,6 +54,29 @@ class VeryBigModule(nn.Module):
     def forward(self, x):
         x = self.giant1.mm(x.cuda(0))
         return self.giant2.mm(x.cuda(1))
+
+
+class Ladder(nn.Module):
+    """Values that skip stages, a buffer, in-place writes, arguments by name, a dict of results."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+        self.up = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+        self.scale = nn.Parameter(torch.ones(64))
+        self.register_buffer("mask", torch.linspace(0, 1, 64))
+
+    def forward(self, x, shift=None):
+        saved = []
+        for layer in self.down:
+            x = torch.tanh(layer(x))
+            saved.append(x)
+        for layer in self.up:
+            x = torch.tanh(layer(x)) + saved.pop() * self.mask
+        x = x * self.scale
+        x += 1
+        x[:, 0] = 0.5
+        return {"out": x + shift}
 
 
 def token_loss(output, targets):
@@ -137,6 +162,48 @@ def very_big():
     }
 
 
+def ladder():
+    """Gradients of plan.step and of an ordinary loop, and a step that fails."""
+    torch.manual_seed(0)
+    model, inputs = Ladder(), {"x": torch.randn(32, 64), "shift": torch.randn(32, 64)}
+    plain = copy.deepcopy(model)
+
+    def loss(output):
+        return output["out"].square().mean()
+
+    def failing(output):
+        calls.append(1)
+        if len(calls) == 2:
+            raise ValueError("the loss of the second micro-batch")
+        return loss(output)
+
+    def difference():
+        pairs = zip(model.parameters(), plain.parameters(), strict=True)
+        found = max((a.grad.cpu() - b.grad).abs().max().item() for a, b in pairs)
+        for parameter in model.parameters():
+            parameter.grad = None
+        return found
+
+    loss(plain(**inputs)).backward()
+    plan = torch.devices.plan(model, inputs, set_memories([0.2] * 3), loss=loss, micro_batches=4)
+    model = plan.apply(model)
+    plan.step(loss, inputs)
+    found = {"stages": len(plan.found.parts), "step": difference()}
+    loss(model(**inputs)).backward()
+    found["loop"] = difference()
+    calls, threads = [], threading.active_count()
+    try:
+        plan.step(failing, inputs)
+    except ValueError as error:
+        found["error"] = str(error)
+    found["threads left"] = threading.active_count() - threads
+    for parameter in model.parameters():
+        parameter.grad = None
+    plan.step(loss, inputs)
+    found["step after the error"] = difference()
+    return found
+
+
 def main():
     torch.cuda.simulate(8)
     torch.manual_seed(1)
@@ -159,6 +226,7 @@ def main():
     options = {"micro_batches": 4, "tied": False, "loss": meta_loss}
     found["4, untied"] = planned([2.5] * 4, inputs, targets, steps, **options)
     found["very big"] = very_big()
+    found["ladder"] = ladder()
     print(json.dumps(found))
 
 

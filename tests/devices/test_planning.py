@@ -94,6 +94,15 @@ def test_two_weights_and_moves_in_forward(runs):
     }
 
 
+def test_values_that_skip_stages_and_steps_that_fail(runs):
+    found = runs["ladder"]
+    assert found["stages"] == 3
+    for name in ("step", "loop", "step after the error"):
+        assert found[name] < 1e-7, name
+    assert found["error"] == "the loss of the second micro-batch"
+    assert found["threads left"] == 0
+
+
 # schedules
 
 

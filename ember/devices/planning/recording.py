@@ -21,6 +21,7 @@ from ember.devices.planning.treatment import Treated
 from ember.devices.planning.units import Unit, units_of
 from ember.devices.planning.work import work_of
 from ember.kernel.array import Array, Storage
+from ember.nn.parameter import Parameter
 from ember.overrides import TorchFunctionMode
 from ember.pytree import tree_leaves, tree_map
 
@@ -73,6 +74,8 @@ class Recording(MemoryTracker):
         self._owners: dict[int, list[Unit]] = {}
         for unit in units:
             for tensor in unit.tensors:
+                if unit.module is None and not isinstance(tensor, Parameter):
+                    continue  # a buffer of a module that is cut hops as other values do
                 self._owners.setdefault(id(tensor._array.storage), []).append(unit)
         self._free = Unit("the input", None, [])
         self._stamps_of: list[tuple[int, int]] = []

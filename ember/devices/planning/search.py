@@ -20,6 +20,8 @@ from ember.devices.planning.schedules import (
     orders,
     timeline,
 )
+from ember.devices.planning.units import units_of
+from ember.nn.parameter import Parameter
 
 LATENCY = 10e-6  # seconds that a copy between devices takes beside its bytes
 HOST_BANDWIDTH = 20e9  # bytes a second of the host's memory, where its optimizer works
@@ -295,11 +297,19 @@ def verified(question: Question, recordings: Recordings, count: int, stages: lis
     on_host = frozenset[int]().union(*(s.on_host for s in stages))
     sizes = amounts(recorded, stage_of, len(parts), on_host)
     found = peaks(sizes, rows, fixed, recorded.step_extra)
+    loose = _loose(question, recordings.fine)
     found = {
-        p: peak._replace(bytes=peak.bytes + _room(problem, stages, p)) for p, peak in found.items()
+        p: peak._replace(bytes=peak.bytes + loose + _room(problem, stages, p))
+        for p, peak in found.items()
     }
     seconds = optimizer_seconds(problem, stages) if question.training else 0.0
     return Found(count, recorded, problem.weights, stages, parts, spans, seconds, found)
+
+
+def _loose(question: Question, fine: frozenset[str]) -> int:
+    """Bytes of buffers that belong to no part, of which every device has a copy in time."""
+    units = [u for u in units_of(question.model, fine) if u.module is None]
+    return sum(rounded(t.nbytes) for u in units for t in u.tensors if not isinstance(t, Parameter))
 
 
 def _fixed(problem: Problem, stage: Stage) -> tuple[int, int, int]:

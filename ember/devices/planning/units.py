@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ember.nn.modules.container import ModuleList, Sequential
+from ember.nn.modules.container import ModuleDict, ModuleList, Sequential
+
+CONTAINERS = (ModuleList, ModuleDict)
 
 
 class Unit:
@@ -21,26 +23,27 @@ def units_of(model: Any, fine: frozenset[str] = frozenset()) -> list[Unit]:
     """The units of a model.
 
     A module is cut into its children if it is the model itself, or leads to the list of layers
-    with most weights, or is named in `fine`; every other one stays whole, and so do weights that
-    belong to a module that is cut.
+    with most weights, or is a list or dict of modules, which is never called, or is named in
+    `fine`. Every other one stays whole, and so do weights that belong to a module that is cut.
     """
     main = _longest_list(model)
-    cut = {"": model}
-    for path, module in model.named_modules():
-        leads = main is not None and any(m is main for m in module.modules())
-        if leads or path in fine:
-            cut[path] = module
     found: list[Unit] = []
     seen: set[int] = set()
-    for path, module in cut.items():
+
+    def walk(path: str, module: Any) -> None:
+        if id(module) in seen:
+            return
+        seen.add(id(module))
+        leads = main is not None and any(m is main for m in module.modules())
+        if path and not leads and path not in fine and not isinstance(module, CONTAINERS):
+            found.append(Unit(path, module, [*module.parameters(), *module.buffers()]))
+            return
         for name, child in module.named_children():
-            full = f"{path}.{name}" if path else name
-            if full not in cut and id(child) not in seen:
-                seen.add(id(child))
-                tensors = [*child.parameters(), *child.buffers()]
-                found.append(Unit(full, child, tensors))
+            walk(f"{path}.{name}" if path else name, child)
         own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
-        found += [Unit(f"{path}.{n}" if path else n, None, [t]) for n, t in own]
+        found.extend(Unit(f"{path}.{n}" if path else n, None, [t]) for n, t in own)
+
+    walk("", model)
     return found
 
 
