@@ -239,39 +239,35 @@ def steps(options):
         ways.insert(1, ("ember", "deferred"))
     if options.torch_compile:
         ways.append(("torch", "compiled"))
+    print("| training step | who | ms | first step s | GiB | losses | |")
     rows = {}
     for which, how in ways:
         environment = {**os.environ, "EMBER_DEFER": "1" if how == "deferred" else "0"}
-        command = [
-            sys.executable,
-            __file__,
-            "--child",
-            f"{which} {how}",
-            "--names",
-            "|".join(names),
-        ]
+        command = [sys.executable, __file__, "--child", f"{which} {how}"]
+        command += ["--names", "|".join(names)]
         command += ["--quick"] if options.quick else []
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for line in done.stdout.splitlines():
-            if line.startswith("{"):
-                found = json.loads(line)
-                rows[found["step"], which, how] = found
-    theirs = {n: rows.get((n, "torch", "eager"), {}).get("ms", math.nan) for n in names}
-    print("| training step | who | ms | to PyTorch eager | first step s | GiB | losses |")
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+            for line in child.stdout:  # told at once: a long run may be cut short
+                if line.startswith("{"):
+                    found = json.loads(line)
+                    rows[found["step"], which, how] = found
+                    print(described(found), flush=True)
+    print("| training step | " + " | ".join(" ".join(way) for way in ways) + " |")
     for name in names:
-        for way in ways:
-            found = rows.get((name, *way), {"error": "no answer"})
-            if "error" in found:
-                print(f"| {name} | {' '.join(way)} | {found['error']} |")
-                continue
-            factor = theirs[name] / found["ms"]
-            ends = ", ".join(f"{found['losses'][i]:.4f}" for i in (0, -1))
-            print(
-                f"| {name:20} | {' '.join(way):14} | {found['ms']:8.3f} | {factor:5.2f} "
-                f"| {found['first_s']:5.1f} | {found['GiB']:6.2f} | {ends} |"
-                + (f" {found['report']}" if found["report"] else ""),
-                flush=True,
-            )
+        theirs = rows.get((name, "torch", "eager"), {}).get("ms", math.nan)
+        found = [rows.get((name, *way), {}).get("ms", math.nan) for way in ways]
+        cells = " | ".join(f"{ms:8.3f} ({theirs / ms:5.2f} x)" for ms in found)
+        print(f"| {name:20} | {cells} |")
+
+
+def described(found):
+    """A line of the table: figures of one training step."""
+    start = f"| {found['step']:20} | {found['who']} {found['how']:9}"
+    if "error" in found:
+        return f"{start} | {found['error']} |"
+    ends = ", ".join(f"{found['losses'][i]:.4f}" for i in (0, -1))
+    figures = f"{found['ms']:8.3f} | {found['first_s']:5.1f} | {found['GiB']:6.2f} | {ends}"
+    return f"{start} | {figures} | {found['report']} |"
 
 
 # curves
