@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ember.backends.cpu import products
+
 NDArray = np.ndarray[Any, Any]
 
 # Whole numbers up to these are exact in the float type, so sums that stay below come out right.
 EXACT = ((np.float32, 2**24), (np.float64, 2**53))
+LEAST_PACKED = 1 << 20  # multiplications from which a linear map is computed without BLAS,
+LEAST_PACKED_ROWS, LEAST_PACKED_COLUMNS = 8, 32  # for so many rows and columns of the result;
+MOST_PACKED_ROWS = 32  # its gradients for so few rows: BLAS is as fast at more
 SMALLEST_EXACT_DETOUR = 512  # multiplications; below, NumPy's integer loop is faster than two casts
 
 
@@ -46,7 +51,13 @@ def linear(
     if out is None:
         out = np.empty((*input.shape[:-1], len(weight)), input.dtype)
     rows = _matrix(input)
-    np.matmul(rows, weight.T, out=out.reshape(len(rows), -1) if out.ndim != 2 else out)
+    made = out.reshape(len(rows), -1) if out.ndim != 2 else out
+    if len(rows) >= LEAST_PACKED_ROWS and made.shape[1] >= LEAST_PACKED_COLUMNS:
+        dense = bias is None or (bias.dtype == np.float32 and bias.strides[0] == bias.itemsize)
+        if dense and _is_packed(rows, weight.T):
+            products.multiply(rows, weight.T, made, bias)
+            return out
+    np.matmul(rows, weight.T, out=made)
     if bias is not None:
         np.add(out, bias, out=out)
     return out
@@ -66,13 +77,26 @@ def linear_backward(
     if outs is None:
         shapes = (input.shape, weight.shape, weight.shape[:1])[: 3 if biased else 2]
         outs = tuple([np.empty(s if n else 0, g.dtype) for s, n in zip(shapes, needs)])
+    few = LEAST_PACKED_ROWS <= len(rows) <= MOST_PACKED_ROWS
     if needs[0]:
-        np.matmul(by_row, weight, out=outs[0].reshape(rows.shape))
+        multiply = products.multiply if few and _is_packed(by_row, weight) else _by_blas
+        multiply(by_row, weight, outs[0].reshape(rows.shape))
     if needs[1]:
-        np.matmul(by_row.T, rows, out=outs[1])
+        multiply = products.multiply if few and _is_packed(by_row.T, rows) else _by_blas
+        multiply(by_row.T, rows, outs[1])
     if biased and needs[2]:
         by_row.sum(0, out=outs[2])
     return outs
+
+
+def _is_packed(a: NDArray, b: NDArray) -> bool:
+    """Whether a product is worth packing its operands for the project's own kernel."""
+    work = len(a) * a.shape[1] * b.shape[1]
+    return work >= LEAST_PACKED and products.suits(a) and products.suits(b)
+
+
+def _by_blas(a: NDArray, b: NDArray, out: NDArray) -> None:
+    np.matmul(a, b, out=out)
 
 
 def _matrix(x: NDArray) -> NDArray:
