@@ -84,17 +84,15 @@ class LibraryOp(Op):
 
     def _recorded(self, values: Sequence[Any], made: Any) -> Any:
         """Results, connected to the graph where an argument needs gradients."""
-        outputs = made if isinstance(made, tuple) else (made,)
-        if self._grad is not None and modes.state.grad:
+        if self._grad is not None and modes.state.grad and _asks(values):
+            outputs = made if isinstance(made, tuple) else (made,)
             inputs: list[Any] = []
             for value in values:
                 if isinstance(value, Tensor):
                     inputs.append(value)
                 else:
                     inputs += _tensor_list(value)
-            if any(t is not None and dispatch.needs_grad(t) for t in inputs) and any(
-                dispatch.is_differentiable(o._array.spec.dtype) for o in outputs
-            ):
+            if any(dispatch.is_differentiable(o._array.spec.dtype) for o in outputs):
                 kind = dispatch.node_type(RuleNode, self.name, values)
                 node = kind(self, values, inputs, outputs)
                 dispatch.attach(node, outputs)
@@ -128,6 +126,21 @@ class LibraryOp(Op):
             ):
                 return True
         return False
+
+
+def _asks(values: Sequence[Any]) -> bool:
+    """Whether a tensor among the arguments needs a gradient."""
+    for value in values:
+        if isinstance(value, Tensor):
+            if value._requires_grad or (value._base is not None and dispatch.needs_grad(value)):
+                return True
+        elif isinstance(value, (tuple, list)) and any(map(_needs, value)):
+            return True
+    return False
+
+
+def _needs(value: Any) -> bool:
+    return isinstance(value, Tensor) and dispatch.needs_grad(value)
 
 
 def _arrays(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ember import dtypes
 from ember.backends.library import Library
+from ember.core import modes
 from ember.core.registry import FUNCTION, LINALG, METHOD, OUT, composite, library_op
 from ember.core.tensor import Tensor
 from ember.errors import check
@@ -66,6 +67,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         ),
     )
     left, right = input._array.spec, other._array.spec
+    if left.ndim == 2 and (left, right) in product.plans and not modes.SPECIAL[0]:
+        if right.ndim == 2:  # such matrices were multiplied before, so all is well with them
+            return product.run((input, other))
     check(
         left.ndim > 0 and right.ndim > 0,
         RuntimeError,

@@ -27,28 +27,25 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
 
     def binary(a: Any, b: Any) -> Any:
         kind = type(b)
-        if _SPECIAL[0] != _LAYOUTS[0] or not (
-            kind is float or kind is int or isinstance(b, Tensor)
-        ):
+        if _SPECIAL[0] != _LAYOUTS[0]:
             return slow(a, b)
-        number = kind is float or kind is int
+        if kind is Tensor or isinstance(b, Tensor):
+            second = b._array
+            part = second.spec
+            asks = a._requires_grad or b._requires_grad
+            asks = asks or a._base is not None or b._base is not None
+        elif kind is float or kind is int:
+            second, part = b, kind
+            asks = a._requires_grad or a._base is not None
+        else:
+            return slow(a, b)
         array = a._array
-        plan = plans.get(
-            (array.spec, kind, *extra) if number else (array.spec, b._array.spec, *extra)
-        )
+        plan = plans.get((array.spec, part) + extra)  # quicker than unpacking
         if plan is None or _slot[0] is not None:
             return slow(a, b) if _SPECIAL[0] else op.run((a, b, *bound))
         out = _new(Tensor)
-        out._array = plan.runner(array, b if number else b._array)
-        if (
-            (
-                a._requires_grad
-                or a._base is not None
-                or (not number and (b._requires_grad or b._base is not None))
-            )
-            and _state.grad
-            and plan.differentiable
-        ):
+        out._array = plan.runner(array, second)
+        if asks and _state.grad and plan.differentiable:
             node = op.record(plan, (a, b, *bound), out)
             if node is not None:
                 out._grad_fn, out._requires_grad = node, True
