@@ -150,6 +150,9 @@ class Emulator:
     def clear(self, index, address, value, nbytes):
         self.work(lambda: ctypes.memset(address, value, nbytes))
 
+    def word(self, index):
+        return np.zeros(1, np.int32)
+
     def work(self, piece):
         if self.tape is None:
             piece()

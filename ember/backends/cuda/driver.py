@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ember.backends import kept
 from ember.backends.cuda.staging import LEAST, Staging
 from ember.backends.cuda.visible import visible_count
@@ -19,7 +21,7 @@ from ember.backends.gpus import refuse_after_fork
 from ember.errors import AcceleratorError
 
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
-PINNED, PORTABLE = 1 << 16, 1  # bytes up to which copies go by page-locked memory; its flag
+PINNED, PORTABLE, MAPPED = 1 << 16, 1, 2  # bytes that go by page-locked memory; its flags
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
 TYPES: dict[str, Any] = {
     "p": ctypes.c_uint64,
@@ -245,6 +247,16 @@ class Driver:
     def clear(self, index: int, address: int, value: int, nbytes: int) -> None:
         """Set bytes."""
         self._ask("cuMemsetD8Async", address, value, nbytes, self.use(index))
+
+    def word(self, index: int) -> Any:
+        """A zero of int32 on the host which kernels write to at its own address; to be read when
+        the stream has been waited for."""
+        self.use(index)
+        address = int(self._ask("cuMemHostAlloc", 4, PORTABLE | MAPPED))
+        block: Any = (ctypes.c_int32 * 1).from_address(address)
+        word = np.frombuffer(block, np.int32)
+        word[0] = 0
+        return word
 
     # graphs
 

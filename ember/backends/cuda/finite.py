@@ -48,8 +48,7 @@ class _Held:
 
     def __init__(self, kernels: Any):
         self.function = kernels.driver.compile(kernels.index, TEXT).prepare(["p", "p"])
-        self.flag = kernels.memory.allocate(4)
-        self.word = np.zeros(1, np.int32)
+        self.word = kernels.driver.word(kernels.index)
         self.rows: tuple[tuple[int, int, int], ...] = ()
         self.table: Any = None
 
@@ -90,9 +89,9 @@ def all_finite(kernels: Any, arrays: Sequence[Array]) -> bool:
         held.table = kernels.memory.allocate(table.nbytes)
         driver.upload(index, held.table.address, table)
         held.rows = rows
-    driver.clear(index, held.flag.address, 0, 4)
+    held.word[0] = 0
     most = max(count for _, count, _ in rows)
     blocks = min(max(most // (THREADS * 16), 1), 1024)
-    held.function.launch((blocks, len(rows)), THREADS, [held.table.address, held.flag.address])
-    driver.download(index, held.flag.address, held.word)
+    held.function.launch((blocks, len(rows)), THREADS, [held.table.address, held.word.ctypes.data])
+    driver.synchronize(index)
     return not held.word[0]

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ember.backends import base
 from ember.backends.cpu.kernels import arithmetic_type
 from ember.backends.cuda import fused_attention, library
@@ -61,22 +59,20 @@ class CudaKernels(BoundCalls, base.Kernels):
         memory.kernels = self
 
     def flag(self) -> int:
-        """The word that kernels set when an index is out of range; looked at when something is
-        read back."""
+        """The word, on the host, that kernels set when an index is out of range; looked at when
+        something is read back."""
         if not self._flag:
-            self._flag.append(self.memory.allocate(4))
-            self.driver.clear(self.index, self._flag[0].address, 0, 4)
+            self._flag.append(self.driver.word(self.index))
         self.memory.doubtful = True
-        return int(self._flag[0].address)
+        return int(self._flag[0].ctypes.data)
 
     def check(self) -> None:
-        """AcceleratorError if an index was out of range since the last look."""
+        """AcceleratorError if an index was out of range before the stream was last waited for."""
         self.memory.doubtful = False
-        word = np.zeros(1, np.int32)
-        self.driver.download(self.index, self._flag[0].address, word)
-        if word[0]:
-            self.driver.clear(self.index, self._flag[0].address, 0, 4)
-            if word[0] == 2:
+        word = int(self._flag[0][0])
+        if word:
+            self._flag[0][0] = 0
+            if word == 2:
                 raise AcceleratorError(
                     "CUDA error: device-side assert triggered: Expected p_in >= 0 && p_in <= 1 to "
                     "be true, but got false: a probability before this line was none."

@@ -180,11 +180,12 @@ class CudaMemory(Memory):
 
     def read(self, buffer: Any) -> Any:
         """The bytes, copied to the host."""
-        if self.doubtful:
-            self.kernels.check()
         host = np.empty(buffer.nbytes, np.uint8)
         if buffer.nbytes:
             self.driver.download(self.index, buffer.address, host)
+        if self.doubtful:
+            self.driver.synchronize(self.index)
+            self.kernels.check()
         return host
 
     def write(self, buffer: Any, host: Any) -> None:
