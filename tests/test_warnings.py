@@ -14,6 +14,9 @@ WARNS = {
     "T of a vector": (lambda: X[0].T, "`x.T` on tensors of dimension other than 2"),
     "T of a cube": (lambda: CUBE.T, "Consider `x.mT` to transpose batches"),
     "T of a number": (lambda: X[0, 0].T, "deprecated on 0-D tensors"),
+    "mT of a number": (lambda: X[0, 0].mT, "Tensor.mT is deprecated on 0-D tensors"),
+    "mH of a number": (lambda: X[0, 0].mH, "Tensor.mH is deprecated .* x.conj"),
+    "H of a number": (lambda: X[0, 0].H, "Tensor.H is deprecated .* x.conj"),
     "frombuffer": (
         lambda: torch.frombuffer(b"abcd", dtype=torch.uint8),
         "The given buffer is not writable",

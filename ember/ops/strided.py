@@ -128,6 +128,12 @@ def _define_properties() -> None:
         return _permute(self, tuple(range(self.ndim))[::-1])
 
     def mT(self: Tensor) -> Tensor:
+        if self.ndim == 0:
+            warn(
+                "Tensor.mT is deprecated on 0-D tensors. This function is the identity in these "
+                "cases."
+            )
+            return _permute(self, ())
         check(
             self.ndim >= 2,
             RuntimeError,
@@ -136,16 +142,24 @@ def _define_properties() -> None:
         )
         return transpose(self, -2, -1)
 
+    def conjugated(self: Tensor, what: str) -> Tensor:
+        warn(f"{what} deprecated on 0-D tensors. Consider using x.conj().")
+        return self.conj() if self.is_complex() else _permute(self, ())
+
     def H(self: Tensor) -> Tensor:
         check(
             self.ndim in (0, 2),
             RuntimeError,
             f"tensor.H is only supported on matrices (2-D tensors). Got {self.ndim}-D tensor.",
         )
+        if self.ndim == 0:
+            return conjugated(self, "Tensor.H is")
         turned = T(self)
         return turned.conj() if turned.is_complex() else turned
 
     def mH(self: Tensor) -> Tensor:
+        if self.ndim == 0:
+            return conjugated(self, "Tensor.mH is")
         turned = mT(self)
         return turned.conj() if turned.is_complex() else turned
 

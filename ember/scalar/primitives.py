@@ -74,7 +74,7 @@ isnan, isinf, isfinite = map(_function, ("isnan", "isinf", "isfinite"))
 
 
 def _fix_round(x: Any) -> Any:
-    return np.rint(x)
+    return np.positive(x) if _is_integral(x) else np.rint(x)  # rint makes floats of integers
 
 
 def _sigmoid(x: Any) -> Any:

@@ -242,3 +242,16 @@ def test_the_method_split_names_its_size_otherwise():
     assert len(torch.split(x, split_size_or_sections=[1, 3])) == 2
     with pytest.raises(TypeError, match="split_size_or_sections"):
         x.split(split_size_or_sections=2)
+
+
+@pytest.mark.filterwarnings("ignore:Tensor.m?[TH] is deprecated")
+def test_a_number_transposed_is_itself_or_its_conjugate():
+    x = torch.tensor(3)
+    for name in ("T", "mT", "H", "mH"):
+        assert getattr(x, name).shape == () and getattr(x, name).data_ptr() == x.data_ptr()
+    z = torch.tensor(1 + 2j)
+    assert z.mT.item() == 1 + 2j
+    assert z.mH.item() == z.H.item() == torch.adjoint(z).item() == 1 - 2j
+    for name in ("mT", "mH"):
+        with pytest.raises(RuntimeError, match="matrices or batches of matrices. Got 1-D"):
+            getattr(torch.ones(2), name)
