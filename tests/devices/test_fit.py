@@ -291,3 +291,21 @@ def test_what_a_model_does_not_allow_is_no_remedy():
     names = {remedy.name for remedy in found.remedies}
     assert "two passes of batch 128 for one step" in names
     assert "everything in bfloat16" not in names  # the mask stays float32, which a product refuses
+
+
+def test_convolutions_of_real_gpus_need_room_to_turn_images(monkeypatch):
+    import sys
+
+    memory = sys.modules["ember.devices.memory"]
+    model = torch.nn.Conv2d(16, 16, 3, padding=1, bias=False)
+    images = torch.randn(4, 16, 8, 8)
+    plain = torch.devices.fits(model, images, "1x1GiB", training=False, search=False).peak
+    monkeypatch.setattr(memory, "_has_real_gpus", lambda: True)
+    monkeypatch.setattr(memory, "rounded", lambda nbytes: nbytes)
+    real = torch.devices.fits(model, images, "1x1GiB", training=False, search=False).peak
+    turned = images.nbytes * 2 + model.weight.nbytes
+    assert real.bytes == images.nbytes * 2 + model.weight.nbytes + turned
+    assert plain.bytes < real.bytes and real.by_kind["workspace"] == turned
+    last = images.to(memory_format=torch.channels_last)
+    again = torch.devices.fits(model, last, "1x1GiB", training=False, search=False).peak
+    assert again.by_kind["workspace"] == 0
