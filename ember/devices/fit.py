@@ -180,7 +180,11 @@ def on_meta(sample: Any, old: int = -1, new: int | None = None, dtype: Any = Non
         if new is not None and shape and shape[0] == old:
             shape[0] = new
         kind = dtype if dtype is not None and value.dtype.is_floating_point else value.dtype
-        made = value.detach().to("meta").new_empty(shape, dtype=kind)
+        order = range(len(shape))
+        if not value.is_contiguous():  # channels that lie last stay there
+            order = sorted(order, key=lambda dim: -value.stride(dim))
+        made = value.detach().to("meta").new_empty([shape[d] for d in order], dtype=kind)
+        made = made.permute([order.index(d) for d in range(len(shape))])
         return made.requires_grad_(value.requires_grad)
 
     return tree_map(changed, sample)
