@@ -23,7 +23,7 @@ import time
 from functools import partial
 
 import numpy as np
-from gpu_models import STEPS, classes, gpt, numbers, resnet
+from networks import STEPS, classes, gpt, numbers, resnet
 
 COPY = "copy of 256 MB"
 

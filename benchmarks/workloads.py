@@ -17,7 +17,7 @@ import re
 import resource
 import time
 
-import gpu_models as networks
+import networks
 
 
 def make_workloads(torch, compiles):
