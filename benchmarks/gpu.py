@@ -16,7 +16,6 @@ import importlib
 import importlib.util
 import json
 import math
-import os
 import subprocess
 import sys
 import time
@@ -235,18 +234,15 @@ def steps(options):
     """A table of training steps."""
     names = [n for n in STEPS if options.only in n]
     ways = [("ember", "eager"), ("ember", "compiled"), ("torch", "eager")]
-    if importlib.util.find_spec("ember.capture.deferred"):
-        ways.insert(1, ("ember", "deferred"))
     if options.torch_compile:
         ways.append(("torch", "compiled"))
     print("| training step | who | ms | first step s | GiB | losses | |")
     rows = {}
     for which, how in ways:
-        environment = {**os.environ, "EMBER_DEFER": "1" if how == "deferred" else "0"}
         command = [sys.executable, __file__, "--child", f"{which} {how}"]
         command += ["--names", "|".join(names)]
         command += ["--quick"] if options.quick else []
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             for line in child.stdout:  # told at once: a long run may be cut short
                 if line.startswith("{"):
                     found = json.loads(line)

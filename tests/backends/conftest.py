@@ -28,3 +28,9 @@ def relaid():
         return np.ascontiguousarray(array[::-1])[::-1]
 
     return relay
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where a module's compiled kernels of emulated GPUs are kept."""
+    return tmp_path_factory.mktemp("kernels")

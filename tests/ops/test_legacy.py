@@ -26,7 +26,9 @@ def test_new_refuses_other_devices_dtypes_and_plain_numbers():
 
 
 @pytest.mark.parametrize(
-    "data", [2.5, True, None, 1j, np.float32(2), {1: 2}, {1}, object(), iter([1])], ids=lambda d: type(d).__name__
+    "data",
+    [2.5, True, None, 1j, np.float32(2), {1: 2}, {1}, object(), iter([1])],
+    ids=lambda data: type(data).__name__,
 )
 def test_a_legacy_constructor_wants_sizes_or_a_sequence(data):
     kind = type(data).__name__
