@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ember.device import CPU, device
+from ember.device import CPU, META, device
 from ember.errors import AcceleratorError, check
 from ember.kernel.call import Call
 
@@ -82,6 +82,7 @@ class LibraryKernel:
 class Kernels(ABC):
     """What a device computes: `prepare` for every formula, and the library kernels by name."""
 
+    runs_cpu_kernels = False  # whether library kernels are the CPU's own, as on simulated GPUs
     widens_half = False  # whether products of half precision are computed in float32 anyway
     takes_slots = False  # whether `bind` takes numbers that change between runs
     joins_formulas = False  # whether one kernel may be made of several formulas
@@ -243,6 +244,12 @@ def resolve(place: device) -> device:
 def memory_of(place: device) -> Memory:
     """The memory of a resolved device."""
     return backend_of(place.type).memory(place.index or 0)
+
+
+def has_cpu_kernels(place: device) -> bool:
+    """Whether a device's library kernels are the CPU's: it is the CPU, a simulated GPU, or `meta`,
+    which stands for either."""
+    return place is CPU or place is META or kernels_of(place).runs_cpu_kernels
 
 
 def kernels_of(place: device) -> Kernels:

@@ -1,10 +1,9 @@
 """Linear and bilinear maps."""
 
-from ember.backends.base import kernels_of
+from ember.backends.base import has_cpu_kernels, kernels_of
 from ember.backends.library import Library
 from ember.core import modes
 from ember.core.registry import FUNCTION, F, composite, library_op
-from ember.device import CPU
 from ember.dtypes import HALF, float32, float64
 from ember.errors import check
 
@@ -25,12 +24,13 @@ def widened(*tensors):
 
 
 def _is_one_op(input, weight, bias):
-    """Whether the map runs as one op: on the CPU, in single or double precision, outside of
-    transforms, where the shapes go together."""
+    """Whether the map runs as one op: with the CPU's kernels, in single or double
+    precision, outside of transforms, where the shapes go together."""
     x, w = input._array.spec, weight._array.spec
     b = w if bias is None else bias._array.spec
     return (
-        x.device is w.device is b.device is CPU
+        x.device is w.device is b.device
+        and has_cpu_kernels(x.device)
         and x.dtype in (float32, float64)
         and x.dtype is w.dtype is b.dtype
         and not modes.state.levels

@@ -81,3 +81,16 @@ def test_what_is_left_out_has_a_reason():
     for name in ("cudart", "MemPool", "caching_allocator_alloc", "GreenContext"):
         with pytest.raises(AttributeError, match=f"torch.cuda has no {name} in Ember: "):
             getattr(torch.cuda, name)
+
+
+def test_a_linear_layer_gives_the_numbers_of_the_cpu_to_the_last_bit():
+    def outcome(device):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(512, 64).to(device)
+        x = torch.randn(64, 512).to(device).requires_grad_()
+        out = layer(x)
+        out.backward(torch.randn(64, 64).to(device))
+        return [t.detach().cpu() for t in (out, x.grad, layer.weight.grad, layer.bias.grad)]
+
+    for here, there in zip(outcome("cpu"), outcome("cuda"), strict=True):
+        assert torch.equal(here, there)

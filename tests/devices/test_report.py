@@ -44,7 +44,12 @@ def test_what_the_page_says(page):
     text = page.read_text()
     plain = html.unescape(re.sub(r"<[^>]+>", "", text))
     assert "At most 13.5 MiB of 64.0 MiB, in the backward of model.blocks[2].narrow" in plain
-    for words in ("cuda:1, by module", "What is where", "model.blocks[5] Block", "add + gelu"):
+    for words in (
+        "cuda:1, by module",
+        "What is where",
+        "model.blocks[5] Block",
+        "add + standardized",
+    ):
         assert words in plain, words
     found = re.search(r"torch.compile makes (\d+) kernels of the (\d+) in the forward", plain)
     assert 0 < int(found[1]) < int(found[2])

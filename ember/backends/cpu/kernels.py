@@ -30,6 +30,7 @@ WORTH_KEEPING = 1 << 18  # bytes of a result from which its memory is worth keep
 class CpuKernels(Kernels):
     """Kernels of the CPU, and by composition of simulated GPUs."""
 
+    runs_cpu_kernels = True
     widens_half = True
 
     def prepare(self, call: Call) -> Runner:

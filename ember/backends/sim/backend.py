@@ -17,7 +17,8 @@ from ember.backends.gpus import explained, full, readable, refuse_after_fork
 from ember.backends.sim.specification import GpuModel, parse
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError, check
-from ember.kernel.call import Call, LibraryCall
+from ember.kernel.call import Call
+from ember.kernel.work import bytes_of, operations_of
 
 BLOCK = 512  # allocations are rounded up to this, as PyTorch's caching allocator does
 SEGMENT = 2 << 20  # what is reserved from the device at a time
@@ -140,6 +141,7 @@ class SimKernels(Kernels):
     """The CPU's kernels, with results counted against the device's memory and time against its
     clock."""
 
+    runs_cpu_kernels = True
     widens_half = CpuKernels.widens_half
 
     def __init__(self, memory: SimMemory, queue: SimQueue):
@@ -153,8 +155,7 @@ class SimKernels(Kernels):
         """The CPU's runner inside the device's accounting."""
         inner, memory, queue = self.cpu.prepare(call), self.memory, self.queue
         sizes = [] if call.writes else [spec.nbytes for spec in call.out_specs]
-        moved = sum(s.nbytes for s in _specs(call.in_specs)) + sum(s.nbytes for s in call.out_specs)
-        operations = _operations(call)
+        moved, operations = bytes_of(call), operations_of(call)
 
         def run(*operands: Any) -> Any:
             taken = 0
@@ -176,27 +177,6 @@ class SimKernels(Kernels):
             return made
 
         return run
-
-
-def _specs(tree: Any) -> list[Any]:
-    if hasattr(tree, "nbytes"):
-        return [tree]
-    return [s for t in tree for s in _specs(t)] if isinstance(tree, (tuple, list)) else []
-
-
-def _operations(call: Call) -> float:
-    """Multiply-adds of the products that dominate; elementwise work is bound by its bytes."""
-    specs = _specs(call.in_specs)
-    if isinstance(call, LibraryCall) and call.kernel == "matmul" and call.out_specs:
-        return float(2 * call.out_specs[0].numel * specs[0].shape[-1])
-    if (
-        isinstance(call, LibraryCall)
-        and call.kernel.startswith("convolution")
-        and call.out_specs
-        and len(specs) > 1
-    ):
-        return float(18 * max(s.numel for s in (*specs, *call.out_specs)))
-    return 0.0
 
 
 class SimBackend(Backend):
