@@ -83,7 +83,7 @@ def test_what_is_left_out_has_a_reason():
             getattr(torch.cuda, name)
 
 
-def test_a_linear_layer_gives_the_numbers_of_the_cpu_to_the_last_bit():
+def test_a_linear_layer_gives_the_numbers_of_the_cpu_to_the_last_bit(gpus):
     def outcome(device):
         torch.manual_seed(0)
         layer = torch.nn.Linear(512, 64).to(device)
