@@ -113,3 +113,43 @@ def test_vmap_takes_the_composition():
     found = torch.vmap(F.cross_entropy)(scores.detach(), target)
     for one, rows in zip(found, scores.detach()):
         torch.testing.assert_close(one, F.cross_entropy(rows, target[0]))
+
+
+@pytest.mark.parametrize("shape", [(64, 10), (1, 700), (33, 16), (5, 257), (700, 1)])
+@pytest.mark.parametrize("ignored", [-100, 0])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_rows_without_weights(shape, ignored, reduction):
+    exact, target, _ = example(shape)
+    scores, _, _ = example(shape, torch.float32)
+    target[::3] = ignored
+    settings = {"reduction": reduction, "ignore_index": ignored}
+    for classes in (target, target.repeat_interleave(2)[::2]):
+        scores.grad = exact.grad = None
+        found = F.cross_entropy(scores, classes, **settings)
+        wanted = composed_cross_entropy(exact, target, None, ignored, reduction, 0.0)
+        torch.testing.assert_close(found.double(), wanted, atol=2e-6, rtol=3e-6, equal_nan=True)
+        g = torch.linspace(0.5, 2, found.numel()).reshape(found.shape)
+        found.backward(g)
+        wanted.backward(g.double())
+        torch.testing.assert_close(
+            scores.grad.double(), exact.grad, atol=2e-6, rtol=1e-5, equal_nan=True
+        )
+
+
+def test_rows_with_infinite_and_missing_scores():
+    scores = torch.randn(70, 20, generator=torch.Generator().manual_seed(1))
+    scores[1, 4], scores[2] = -math.inf, -math.inf
+    scores[3, 3], scores[4, 5] = math.nan, math.inf
+    target = torch.full((70,), 4)
+    found = F.cross_entropy(scores, target, reduction="none")
+    wanted = composed_cross_entropy(scores.double(), target, None, -100, "none", 0.0)
+    torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10, 1 << 40])
+def test_rows_refuse_classes_that_there_are_not(wrong):
+    scores, target = torch.zeros(100, 10), torch.zeros(100, dtype=torch.int64)
+    target[41] = wrong
+    with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+        F.cross_entropy(scores, target)
+    assert F.cross_entropy(scores, target, ignore_index=wrong).item() == pytest.approx(math.log(10))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ember.backends.cpu import compiled
 from ember.backends.cpu import kernels as eager
+from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
 from ember.backends.cpu.matmul import linear, linear_backward
 from ember.backends.cpu.sums import wants_blocks
 from ember.dtypes import HALF
@@ -94,4 +95,36 @@ def _affine_backward(
     return partial(linear_backward, g.host(), x.host(), weight.host(), biased, needs, made)
 
 
-LIBRARY = {"matmul": _product, "linear": _affine, "linear_backward": _affine_backward}
+def _class_loss(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    given: list[Any] = [o.host() if isinstance(o, Array) else o for o in operands]
+    scores, target, weight, ignored, smoothing, reduction = given
+    if not _are_rows(scores, target, weight, smoothing, reduction):
+        return None
+    made: Any = tuple(out.host() for out in outs)
+    return plain_loss(scores, target, ignored, reduction, made)
+
+
+def _class_loss_backward(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    given: list[Any] = [o.host() if isinstance(o, Array) else o for o in operands]
+    g, scores, target, weight, kept, total, ignored, smoothing, reduction = given
+    if not _are_rows(scores, target, weight, smoothing, reduction) or not g.flags.c_contiguous:
+        return None
+    return plain_gradient(g, scores, target, kept, total, ignored, reduction, outs[0].host())
+
+
+def _are_rows(scores: Any, target: Any, weight: Any, smoothing: float, reduction: str) -> bool:
+    dense = scores.flags.c_contiguous and target.flags.c_contiguous and target.dtype == np.int64
+    return dense and is_plain(scores, target, weight, smoothing, reduction)
+
+
+LIBRARY = {
+    "matmul": _product,
+    "linear": _affine,
+    "linear_backward": _affine_backward,
+    "cross_entropy": _class_loss,
+    "cross_entropy_backward": _class_loss_backward,
+}

@@ -3,13 +3,25 @@ row, so that no matrix but the gradient is ever written."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 
-from ember.backends.cpu.row_formulas import NDArray, RowFormula, Runner
+from ember.backends.cpu import threads
+from ember.backends.cpu.class_loss_text import backward_text, forward_text, total_text
+from ember.backends.cpu.native import builtin
+from ember.backends.cpu.row_formulas import GRAIN, NDArray, RowFormula, Runner
+from ember.backends.cpu.tile_text import lanes
 from ember.scalar.expr import var
 from ember.scalar.primitives import exp, log, row_max, row_sum
 
 WORTH_COMPILING = 1 << 13  # scores from which compiled formulas pay
+WORTH_ROWS = 1 << 9  # those from which kernels of the plain case do
+NOTHING, ONE = np.empty(1, np.float32), np.ones(1, np.float32)
+
+Step = Callable[[], None]
 
 
 def _forward(*, weighted: bool, smoothed: bool) -> RowFormula:
@@ -76,11 +88,88 @@ def _classes(target: NDArray, count: int, ignore_index: int) -> tuple[NDArray, N
         counted = target != ignore_index
         outside = target[counted & ((target < 0) | (target >= count))]
         if outside.size:
-            raise IndexError(
-                f"Target {outside[0]} is out of bounds. Classes are numbered 0 to {count - 1} here."
-            )
+            raise _no_class(outside[0], count)
         target = np.where(counted, target, 0)
     return target, counted
+
+
+def _no_class(target: Any, count: int) -> IndexError:
+    return IndexError(
+        f"Target {target} is out of bounds. Classes are numbered 0 to {count - 1} here."
+    )
+
+
+def is_plain(
+    input: NDArray, target: NDArray, weight: NDArray | None, smoothing: float, reduction: str
+) -> bool:
+    """Whether the kernels of rows compute a loss: of a large enough float32 matrix, without weights
+    and smoothing."""
+    plain = weight is None and smoothing <= 0 and reduction in ("mean", "sum", "none")
+    return plain and input.ndim == 2 and input.dtype == np.float32 and input.size >= WORTH_ROWS
+
+
+def _by_rows(
+    kernel: Any, arrays: tuple[NDArray, ...], target: NDArray, count: int, state: NDArray
+) -> Step:
+    """A function that runs a kernel on all rows of `count` scores, and one that raises IndexError
+    for a class that there is not."""
+    rows, grain = len(target), max(1, GRAIN // count)
+    whole = partial(kernel, *arrays, NOTHING, 0, rows)
+
+    def step() -> None:
+        if rows > grain:
+            threads.split(lambda *part: kernel(*arrays, NOTHING, *part), rows, grain)
+        else:
+            whole()
+        if state[1]:
+            wrong = target.reshape(-1)[int(state[1]) - 1]
+            state[:] = 0
+            raise _no_class(wrong, count)
+
+    return step
+
+
+def plain_loss(
+    scores: NDArray,
+    target: NDArray,
+    ignore_index: int,
+    reduction: str,
+    outs: tuple[NDArray, NDArray, NDArray],
+) -> Step:
+    """A function that computes the loss of dense scores and int64 classes into its three
+    results."""
+    (result, kept, total), count = outs, scores.shape[1]
+    losses = result if reduction == "none" else np.empty(len(target), np.float32)
+    geometry, state = np.array([count, ignore_index], np.int64), np.zeros(2, np.int64)
+    arrays = scores, target, kept[0], kept[1], losses, state, geometry
+    rows = _by_rows(builtin(forward_text(lanes())), arrays, target, count, state)
+    into = NOTHING if reduction == "none" else result
+    kernel = builtin(total_text(lanes(), reduction == "mean"))
+    finish = partial(kernel, losses, state, into, total, geometry, NOTHING, 0, len(target))
+
+    def step() -> None:
+        rows()
+        finish()
+
+    return step
+
+
+def plain_gradient(
+    g: NDArray,
+    scores: NDArray,
+    target: NDArray,
+    kept: NDArray,
+    total: NDArray,
+    ignore_index: int,
+    reduction: str,
+    out: NDArray,
+) -> Step:
+    """A function that computes the gradient of that."""
+    count, state = scores.shape[1], np.zeros(2, np.int64)
+    geometry = np.array([count, ignore_index, int(reduction == "none")], np.int64)
+    by = total if reduction == "mean" else ONE
+    arrays = scores, target, kept[0], kept[1], g, by, out, state, geometry
+    return _by_rows(builtin(backward_text(lanes())), arrays, target, count, state)
 
 
 def cross_entropy(
@@ -93,6 +182,13 @@ def cross_entropy(
 ) -> tuple[NDArray, NDArray, NDArray]:
     """The loss of scores (N, C, ...) and classes (N, ...); what is kept for each class given; what
     the mean is divided by."""
+    if is_plain(input, target, weight, smoothing, reduction):
+        kind, number = np.float32, len(target)
+        results = np.empty(number if reduction == "none" else (), kind), np.empty((2, number), kind)
+        outs = (*results, np.empty((), kind))
+        classes = np.ascontiguousarray(target, np.int64)
+        plain_loss(np.ascontiguousarray(input), classes, ignore_index, reduction, outs)()
+        return outs
     scores = _flat(input)
     count, kind = scores.shape[1], scores.dtype.type
     classes, counted = _classes(target, count, ignore_index)
@@ -132,6 +228,11 @@ def cross_entropy_backward(
     reduction: str,
 ) -> NDArray:
     """The gradient by the scores."""
+    if is_plain(input, target, weight, smoothing, reduction):
+        made, classes = np.empty(input.shape, np.float32), np.ascontiguousarray(target, np.int64)
+        dense = np.ascontiguousarray(g), np.ascontiguousarray(input)
+        plain_gradient(*dense, classes, kept, total, ignore_index, reduction, made)()
+        return made
     scores = _flat(input)
     count, kind = scores.shape[1], scores.dtype.type
     classes, counted = _classes(target, count, ignore_index)
