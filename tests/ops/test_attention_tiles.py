@@ -16,6 +16,10 @@ SHAPES = [
     ((3, 4), 40, 40, 16, 16),
     ((), 5, 6, 3, 2),
     ((2,), 130, 1, 4, 4),
+    ((2, 3), 129, 130, 24, 65),
+    ((3,), 65, 64, 80, 96),
+    ((2, 1, 2, 2), 70, 40, 17, 33),
+    ((1200,), 2, 3, 1, 2),
 ]
 
 
@@ -54,6 +58,25 @@ def test_values_and_gradients(shape, is_causal, dtype):
     wanted = torch.autograd.grad(other, exact, g)
     for one, gradient in zip(found, wanted, strict=True):
         torch.testing.assert_close(one.double(), gradient, **near)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_heads_that_lie_in_a_joint_projection(is_causal):
+    generator = torch.Generator().manual_seed(2)
+    joint = torch.randn(2, 100, 3 * 4 * 16, generator=generator)
+    slope = torch.randn(2, 100, 64, generator=generator)
+    results = []
+    for dtype, attend in (
+        (torch.float32, lambda *given: F.scaled_dot_product_attention(*given, is_causal=is_causal)),
+        (torch.float64, lambda *given: composed(*given, is_causal, 0.25)),
+    ):
+        leaf = joint.to(dtype, copy=True).requires_grad_()
+        parts = [p.view(2, 100, 4, 16).transpose(1, 2) for p in leaf.split(64, 2)]
+        made = attend(*parts).transpose(1, 2).reshape(2, 100, 64)
+        made.backward(slope.to(dtype))
+        results.append((made.double(), leaf.grad.double()))
+    for found, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(found, wanted, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

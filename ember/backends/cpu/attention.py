@@ -1,5 +1,6 @@
 """Attention by tiles of queries: the scores of a tile stay in the cache, and of all that they are
-only the log of each row's sum is kept (Dao et al., arXiv:2205.14135)."""
+only the log of each row's sum is kept (Dao et al., arXiv:2205.14135). In single precision it is
+compiled; here are double precision, and what is too small to be worth that."""
 
 from __future__ import annotations
 
@@ -7,9 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ember.backends.cpu import threads
+from ember.backends.cpu import compiled_attention, threads
 from ember.backends.cpu.row_formulas import NDArray, RowFormula
-from ember.backends.cpu.small_products import multiply
 from ember.scalar.expr import Expr, var
 from ember.scalar.primitives import exp, log, row_max, row_sum, where
 
@@ -17,7 +17,6 @@ TILE_BYTES = 256 << 10  # of scores
 SMALL_BYTES = 32 << 10  # of the scores of a head that is computed together with others
 LEAST_ROWS, MOST_ROWS = 16, 128  # of a tile
 CAUSAL_ROWS = 64  # of a tile that leaves out the keys after it
-WORTH_COMPILING = 1 << 12  # scores of a head
 
 LEAST_EXPONENT = -87.0  # exp of less is no normal number: taken as 0, which is fast
 
@@ -52,12 +51,7 @@ def _tiles(
 
 
 def _run(formula: RowFormula, operands: tuple[NDArray, ...], results: tuple[NDArray, ...]) -> None:
-    first = operands[0]
-    if first.dtype == np.float32 and first.size >= WORTH_COMPILING:
-        strides = tuple([a.strides[0] for a in (*operands, *results)])
-        formula.compiled(first.shape[1], strides)(operands, results)
-    else:
-        formula.evaluated(first.dtype)(operands, results)
+    formula.evaluated(operands[0].dtype)(operands, results)
 
 
 def _hidden() -> NDArray:
@@ -67,9 +61,7 @@ def _hidden() -> NDArray:
 
 def _multiply(a: NDArray, b: NDArray, out: NDArray, *, adds: bool = False) -> None:
     """out = a b, or out += a b, for the matrices of some heads."""
-    if len(a) == 1:
-        multiply(a[0], b[0], out[0], adds=adds)
-    elif adds:
+    if adds:
         out += np.matmul(a, b)
     else:
         np.matmul(a, b, out=out)
@@ -106,6 +98,11 @@ def attention(
 ) -> tuple[NDArray, NDArray]:
     """softmax(Q Kᵀ · scale) V of (..., L, E), (..., S, E), (..., S, Ev), and the log of the sum of
     each row's exponentials."""
+    if compiled_attention.is_compiled(query, key):
+        shape, kind = query.shape[:-1], np.float32
+        made_out, sums = np.empty((*shape, value.shape[-1]), kind), np.empty(shape, kind)
+        compiled_attention.forward(query, key, value, is_causal, scale, (made_out, sums))()
+        return made_out, sums
     q, k, v = _heads(query), _heads(key), _heads(value)
     out = np.empty((*query.shape[:-1], value.shape[-1]), query.dtype)
     log_sums = np.empty(query.shape[:-1], query.dtype)
@@ -137,6 +134,13 @@ def attention_backward(
     scale: float,
 ) -> tuple[NDArray, NDArray, NDArray]:
     """The gradients by query, key and value."""
+    if compiled_attention.is_compiled(query, key):
+        size = query.shape, key.shape, value.shape
+        grads = np.empty(size[0], g.dtype), np.empty(size[1], g.dtype), np.empty(size[2], g.dtype)
+        sums = np.ascontiguousarray(log_sums)
+        how = is_causal, scale, grads
+        compiled_attention.backward(g, query, key, value, out, sums, *how)()
+        return grads
     q, k, v, slope, made = (_heads(x) for x in (query, key, value, g, out))
     by_q, by_k, by_v = (np.empty(x.shape, x.dtype) for x in (query, key, value))
     pairs = zip((by_q, by_k, by_v), (q, k, v), strict=True)

@@ -24,28 +24,29 @@ MOST_KNOWN = 10_000
 SCRATCH = np.empty(1, np.float32)
 
 
-@lru_cache(maxsize=32)
-def product_text(rows: int, vectors: int, width: int, adds: bool) -> str:
-    """builtin(b, a, out, geometry, scratch, begin, end): out = a b, or out += a b, for blocks
-    begin..end of columns.
-
-    Geometry: rows of a, its columns, columns of b; elements from row to row and column to column
-    of a, from row to row of b and of out. Rows past the last are the last one again.
-    """
-    b = Vectors("float", width)
-    places = [b.new(f"getelementptr i64, ptr %geometry, i64 {i}") for i in range(7)]
-    made, count, wide, a_row, a_column, b_row, out_row = (
-        b.new(f"load i64, ptr {place}") for place in places
-    )
+def write_product(
+    b: Vectors,
+    tile: tuple[int, int],
+    pointers: tuple[str, str, str],
+    sizes: tuple[str, str, str],
+    steps: list[str],
+    bounds: tuple[str, str],
+    adds: bool,
+) -> None:
+    """Write out = a b, or out += a b, for blocks of columns between bounds. The pointers are to b,
+    a and out; the sizes rows of a, its columns, columns of b; the steps from row to row and column
+    to column of a, from row to row of b and of out. Rows past the last are the last one again."""
+    (rows, vectors), (right, left, out), (made, count, wide) = tile, pointers, sizes
+    a_row, a_column, b_row, out_row = steps
     last = b.new(f"sub i64 {made}, 1")
     blocks = b.new(f"sdiv i64 {b.new(f'add i64 {made}, {rows - 1}')}, {rows}")
 
     def at(base: str, offset: str | int) -> str:
         return b.new(f"getelementptr float, ptr {base}, i64 {offset}")
 
-    columns = open_loop(b, "%begin", "%end")
-    first = b.new(f"mul i64 {columns.index}, {vectors * width}")
-    starts = [b.new(f"add i64 {first}, {v * width}") for v in range(vectors)]
+    columns = open_loop(b, *bounds)
+    first = b.new(f"mul i64 {columns.index}, {vectors * b.lanes}")
+    starts = [b.new(f"add i64 {first}, {v * b.lanes}") for v in range(vectors)]
     masks = [mask_below(b, start, wide) for start in starts]
     block = open_loop(b, "0", blocks)
     numbers = []
@@ -53,9 +54,9 @@ def product_text(rows: int, vectors: int, width: int, adds: bool) -> str:
         number = b.new(f"add i64 {b.new(f'mul i64 {block.index}, {rows}')}, {row}")
         past = b.new(f"icmp sgt i64 {number}, {last}")
         numbers.append(b.new(f"select i1 {past}, i64 {last}, i64 {number}"))
-    lines = [at("%p1", sum_of_products(b, (number, a_row))) for number in numbers]
+    lines = [at(left, sum_of_products(b, (number, a_row))) for number in numbers]
     targets = [
-        [at("%p2", sum_of_products(b, (number, out_row), (start, 1))) for start in starts]
+        [at(out, sum_of_products(b, (number, out_row), (start, 1))) for start in starts]
         for number in numbers
     ]
     before = [
@@ -64,8 +65,8 @@ def product_text(rows: int, vectors: int, width: int, adds: bool) -> str:
         for v in range(vectors)
     ]
     inner = open_loop(b, "0", count, 1, tuple(before))
-    source = at("%p0", sum_of_products(b, (inner.index, b_row), (first, 1)))
-    read = [load(b, "float", at(source, v * width), masks[v]) for v in range(vectors)]
+    source = at(right, sum_of_products(b, (inner.index, b_row), (first, 1)))
+    read = [load(b, "float", at(source, v * b.lanes), masks[v]) for v in range(vectors)]
     place = b.new(f"mul i64 {inner.index}, {a_column}")
     new = []
     for row in range(rows):
@@ -77,6 +78,24 @@ def product_text(rows: int, vectors: int, width: int, adds: bool) -> str:
             store(b, "float", sums[row * vectors + v], targets[row][v], masks[v])
     close_loop(b, block)
     close_loop(b, columns)
+
+
+@lru_cache(maxsize=32)
+def product_text(rows: int, vectors: int, width: int, adds: bool) -> str:
+    """builtin(b, a, out, geometry, scratch, begin, end): out = a b, or out += a b, for blocks
+    begin..end of columns. Geometry: the sizes and steps of `write_product`."""
+    b = Vectors("float", width)
+    places = [b.new(f"getelementptr i64, ptr %geometry, i64 {i}") for i in range(7)]
+    made, count, wide, *steps = (b.new(f"load i64, ptr {place}") for place in places)
+    write_product(
+        b,
+        (rows, vectors),
+        ("%p0", "%p1", "%p2"),
+        (made, count, wide),
+        steps,
+        ("%begin", "%end"),
+        adds,
+    )
     declared, body = "\n".join(sorted(b.declarations)), "\n".join(b.lines)
     return (
         f"{declared}\ndefine internal void @loop(ptr %p0, ptr %p1, ptr %p2, ptr %geometry, "
