@@ -171,8 +171,10 @@ def _format_values(values: np.ndarray[Any, Any], indent: int) -> str:
             if cut[axis]:
                 ends = [*range(edge), *range(-edge, 0)]
                 values = values[(slice(None),) * axis + (ends,)]  # take() would copy all of it
-    if values.dtype.kind not in "biuc":  # what is of ml_dtypes is exact in a wider dtype
-        values = values.astype(np.complex64 if values.dtype.name == "complex32" else np.float64)
+    if values.dtype.name == "complex32":  # what is of ml_dtypes is exact in a wider dtype
+        values = values.astype(np.complex64)
+    elif values.dtype.kind not in "biuc":
+        values = values.astype(np.float64)
     return _nested(values.tolist(), _style_of(values), indent, cut)
 
 
