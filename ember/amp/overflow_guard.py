@@ -134,7 +134,7 @@ class guard:
         arrays = gradients_of(optimizer)
         if self.looks and not all_finite([*arrays, *self.record.roots()]):
             self._look(arrays)
-        self.forget(arrays)
+        self.record.clear(arrays, paused=True)
         self.record.pause(True)  # what the optimizer does is not of the step
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:

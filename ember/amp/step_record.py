@@ -6,11 +6,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from operator import is_not
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
+from ember.amp.step_following import NAMES, followers, state_of_source
 from ember.amp.step_template import END, Noted, Ref, Template, draw_key, is_draw
 from ember.backends.cpu.mersenne import Mersenne
 from ember.core import engine
@@ -47,6 +49,8 @@ class StepRecord(Executor):
         self._hook: Any = None
         self._templates: list[Template] = []
         self._misses = 0.0  # how often a step went its own way, of late
+        self._points: Any = None  # of a template, while a step follows it call by call
+        self._quick: Any = None  # the functions that do that, and what they are for
         self._forget()
 
     # in and out of the slot
@@ -62,6 +66,7 @@ class StepRecord(Executor):
         if current_executor() is self:
             set_executor(self.inner)
         self._watch_nodes(False)
+        self.stray()
         self._forget()
         self._templates.clear()
         self._paths.clear()
@@ -69,6 +74,10 @@ class StepRecord(Executor):
     def pause(self, paused: bool) -> None:
         """Let what an optimizer does pass unseen, or look again."""
         self.paused = paused
+        if paused:
+            self.stray()
+        else:
+            self._follow()
         if paused and current_executor() is self:
             set_executor(self.inner)
         elif not paused and current_executor() is self.inner:
@@ -82,16 +91,20 @@ class StepRecord(Executor):
 
     # steps
 
-    def clear(self, ends: list[Array] | None = None) -> None:
+    def clear(self, ends: list[Array] | None = None, paused: bool = False) -> None:
         """A step is over: let the calls go. `ends` are the arrays that were looked at. The next
-        one is expected to be like this."""
+        one is expected to be like this; a pause may come first."""
+        self.stray()
         template = self.following
         if template is not None:
             if template.path[self.position] is END:
                 if self._misses > 0.0:
                     self._misses -= 0.25
                 self.position, self.paused = 0, False
-                self._kept, self._looked = [], []
+                self._kept.clear()
+                self._looked.clear()
+                if not paused:
+                    self._follow()
                 return
             if self.position:
                 self._misses += 1
@@ -104,6 +117,8 @@ class StepRecord(Executor):
         self._forget()
         if template is not None and self._misses < _MOST_MISSES:
             self.following = template
+            if not paused:
+                self._follow()
         self._watch_nodes(self.following is None)
 
     def _forget(self) -> None:
@@ -143,6 +158,26 @@ class StepRecord(Executor):
 
     # following a template
 
+    def _follow(self) -> None:
+        """Go along the template from its start, by functions that do nothing else."""
+        if self.following is not None and not self.position and self._points is None:
+            given = self.following, self._kept, self._looked, self.inner
+            if self._quick is None or any(map(is_not, self._quick[0], given)):
+                self._quick = given, *followers(self, self.following.path)
+            self._points = self._quick[2]()
+            self.__dict__.update(self._quick[1])
+
+    def stray(self, unexpected: int = 0) -> None:
+        """Go on by the methods, from where the step is in its template; the last points taken,
+        `unexpected` ones, are still to come."""
+        points, self._points = self._points, None
+        if points is not None:
+            assert self.following is not None
+            taken = len(self.following.path) - points.__length_hint__()
+            self.position = taken - unexpected
+            for name in NAMES:
+                del self.__dict__[name]
+
     def _follows(self, key: Any, arguments: tuple[Any, ...], call: Any = None) -> bool:
         """Whether this is what the template has next; keeps what differs from step to step."""
         assert self.following is not None
@@ -178,6 +213,7 @@ class StepRecord(Executor):
 
     def leave_template(self, missed: bool = True) -> None:
         """Turn what was followed into entries, as if they had been noted."""
+        self.stray()
         template, position = self.following, self.position
         if template is None:
             return
@@ -388,13 +424,6 @@ class StepRecord(Executor):
 
 def _gone() -> None:
     """Stands for the weak reference to a storage that is not known."""
-
-
-def state_of_source(source: Any) -> tuple[Any, ...]:
-    """(source, what puts it back to where it is): a stream of random numbers before a draw."""
-    if isinstance(source, Mersenne):
-        return source, source.words.copy(), source.spare, source.fresh
-    return source, source.state()
 
 
 def put_back(state: tuple[Any, ...]) -> None:
