@@ -101,6 +101,7 @@ _MODULE_OF = {  # names that live in modules which load at their first use
     "assertions": "_assert _assert_async _assert_scalar _assert_tensor_metadata _check "
     "_check_index _check_is_size _check_not_implemented _check_tensor_all "
     "_check_tensor_all_with _check_type _check_value _check_with",
+    "capture.deferred": "deferred",
     "amp.autocast_mode": "is_autocast_enabled get_autocast_dtype set_autocast_dtype "
     "is_autocast_cache_enabled clear_autocast_cache",
     "amp.legacy": "is_autocast_cpu_enabled get_autocast_cpu_dtype get_autocast_gpu_dtype",
@@ -163,6 +164,9 @@ def __dir__() -> builtins.list[str]:
     own = {"TYPE_CHECKING", "Any", "annotations", "builtins", "importlib", "missing"}
     return sorted({*globals(), *_NAMESPACES["torch"], *_SUBMODULES, *_ELSEWHERE} - own)
 
+
+if _os.environ.get("EMBER_DEFER", "0") not in ("", "0"):
+    importlib.import_module("ember.capture.deferred").install()
 
 if _os.environ.get("EMBER_COMPILE", "0") not in ("", "0"):
     importlib.import_module("ember.compiler.everywhere").install(_os.environ["EMBER_COMPILE"])

@@ -180,9 +180,16 @@ class Captured:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Replay, record, or run."""
+        executor = current_executor()
+        if executor is not None and executor.steps_aside:
+            set_executor(None)  # recordings are programs already
+            try:
+                return self(*args, **kwargs)
+            finally:
+                set_executor(executor)
         stance = STANCE[0]
         state = modes.state
-        if current_executor() is not None or state.levels or state.functions:
+        if executor is not None or state.levels or state.functions:
             return self.function(*args, **kwargs)
         if state.saved_hooks or state.forward:
             return self.function(*args, **kwargs)

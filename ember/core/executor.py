@@ -51,6 +51,7 @@ class Executor:
     of."""
 
     inner: Executor | None = None
+    steps_aside = False  # whether a recorder takes its place, instead of leaving it the work
     tape: Any = None  # where numbers may be cells, which a replay asks for again (core/cells.py)
 
     def run(self, call: Call, runner: Runner, operands: tuple[Any, ...]) -> Any:
@@ -95,8 +96,19 @@ class Executor:
         step."""
         return function() if self.inner is None else self.inner.host_call(function)
 
+    def settle(self) -> None:
+        """Do the work that waits: somebody is about to look at it from outside."""
+        if self.inner is not None:
+            self.inner.settle()
+
 
 _slot: list[Executor | None] = executor_slot
+
+
+def settle() -> None:
+    """Do the work that waits, if any does."""
+    if _slot[0] is not None:
+        _slot[0].settle()
 
 
 def current_executor() -> Executor | None:
@@ -105,6 +117,8 @@ def current_executor() -> Executor | None:
 
 
 def set_executor(new: Executor | None) -> Executor | None:
-    """Put an executor in the slot; returns the one that was there."""
+    """Put an executor in the slot; returns the one that was there, whose waiting work is done."""
+    if _slot[0] is not None:
+        _slot[0].settle()
     old, _slot[0] = _slot[0], new
     return old

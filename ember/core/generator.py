@@ -17,6 +17,7 @@ import numpy as np
 from ember.backends.base import backend_of, resolve
 from ember.backends.cpu.mersenne import Mersenne
 from ember.backends.cpu.philox import Philox
+from ember.core.executor import settle
 from ember.core.tensor import Tensor, from_ndarray
 from ember.device import CPU
 from ember.device import device as Device
@@ -77,6 +78,7 @@ class Generator:
         return self
 
     def _start(self, seed: int) -> None:
+        settle()
         self._seed = seed
         if self._made is not None:
             self._made.seed(seed)
@@ -92,6 +94,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor: PyTorch's 5056 bytes, or a GPU's 16 (seed and offset)."""
+        settle()
         return from_ndarray(self.source.state(), uint8)
 
     def set_state(self, new_state: Tensor) -> None:
@@ -106,20 +109,24 @@ class Generator:
             TypeError,
             f"RNG state must be a torch.ByteTensor: it is {new_state.dtype} on {new_state.device}",
         )
+        settle()
         self.source.set_state(np.ascontiguousarray(new_state._array.host()).reshape(-1))
 
     def get_offset(self) -> int:
         """How far a GPU's stream is. RuntimeError on the CPU."""
         check(self._device is not CPU, RuntimeError, "CPU Generator does not use offset")
+        settle()
         return int(self.source.offset)
 
     def set_offset(self, offset: int) -> None:
         """Put a GPU's stream at an offset, a multiple of 4. RuntimeError on the CPU."""
         check(self._device is not CPU, RuntimeError, "CPU Generator does not use offset")
+        settle()
         self.source.offset = offset
 
     def clone_state(self) -> Generator:
         """A new generator that continues as this one would."""
+        settle()
         made = Generator(self._device)
         made._seed = self._seed
         if self._made is not None:
@@ -139,6 +146,7 @@ class Generator:
         self.set_state(numbers)
 
     def __reduce__(self) -> Any:
+        settle()
         return _restored, (str(self._device), self._seed, self.source.state())
 
     def __repr__(self) -> str:

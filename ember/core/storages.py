@@ -26,7 +26,7 @@ from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Array, Storage, contiguous_spec
+from ember.kernel.array import Array, Exposed, Storage, contiguous_spec, expose
 
 _faces: weakref.WeakValueDictionary[int, UntypedStorage] = weakref.WeakValueDictionary()
 
@@ -90,7 +90,7 @@ class UntypedStorage:
                 return cls(0)
             access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
             mapping = mmap.mmap(file.fileno(), nbytes or length, access=access)
-        return storage_face(Storage(np.frombuffer(mapping, np.uint8), CPU))
+        return storage_face(Exposed(np.frombuffer(mapping, np.uint8), CPU))
 
     @property
     def device(self) -> Device:
@@ -141,7 +141,11 @@ class UntypedStorage:
         """
         check(self.device is not META, NotImplementedError, "Not available for 'meta' device type")
         if self.device is CPU:
-            return self._cell.bytes() if self.nbytes() else np.empty(0, np.uint8)
+            if not self.nbytes():
+                return np.empty(0, np.uint8)
+            values = self._cell.bytes()
+            expose(self._cell)
+            return values
         return host_copy(self._array())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -298,6 +302,7 @@ class UntypedStorage:
             f"memory on {self.device} cannot be shared between processes: send tensor.cpu()",
         )
         block = block_of(buffer)
+        expose(self._cell)
         if block is None:
             block = SharedBlock.create(buffer.nbytes)
             shared = block.array()

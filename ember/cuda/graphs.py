@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ember.core.executor import Executor, current_executor, set_executor, settle
 from ember.cuda.devices import backend, current_device, is_available
 from ember.errors import check
 
@@ -15,6 +16,14 @@ NOT_CAPTURED = (
     "the same numbers, and torch.cuda.is_current_stream_capturing() is False"
 )
 _capturing: list[CUDAGraph] = []
+
+
+_waiting: list[Executor | None] = []  # the executor that lets work wait, during a capture
+
+
+def _go_on() -> None:
+    if _waiting:
+        set_executor(_waiting.pop())
 
 
 def _check_real(name: str) -> None:
@@ -43,6 +52,9 @@ class CUDAGraph:
             RuntimeError,
             "a CUDA graph is captured once, and one at a time: make another torch.cuda.CUDAGraph()",
         )
+        before = current_executor()
+        if before is not None and before.steps_aside:  # work is captured as it comes
+            _waiting.append(set_executor(None))
         self._segment = backend().kernels(current_device()).sequence([])
         self._segment.begin()
         _capturing.append(self)
@@ -53,6 +65,7 @@ class CUDAGraph:
         check(self in _capturing, RuntimeError, "this CUDA graph is not being captured")
         _capturing.remove(self)
         self._segment.end()
+        _go_on()
         check(
             self._segment.refusal is None,
             RuntimeError,
@@ -66,6 +79,7 @@ class CUDAGraph:
             RuntimeError,
             "Called CUDAGraph::replay without a preceding successful capture.",
         )
+        settle()
         self._segment.launch()
 
     def reset(self) -> None:
@@ -99,6 +113,7 @@ class graph:
         else:
             _capturing.remove(self.cuda_graph)
             self.cuda_graph._segment.end(f"{kind.__name__}: {error}")
+            _go_on()
             self.cuda_graph._segment = None
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from ember.core.executor import settle
 from ember.cuda.devices import backend, index_of, is_available
 from ember.errors import check
 
 
 def _memory(device: Any) -> Any:
+    settle()  # work that waits takes memory
     return backend().memory(index_of(device))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from ember.core.executor import settle
 from ember.cuda.devices import backend, current_device, index_of
 from ember.device import device as Device
 from ember.errors import check
@@ -18,6 +19,12 @@ from ember.errors import check
 _ids = itertools.count(1)
 _current: dict[int, Stream] = {}
 _default: dict[int, Stream] = {}
+
+
+def _queue(index: int) -> Any:
+    """The work of a GPU, once that which waits is given to it."""
+    settle()
+    return backend().queue(index)
 
 
 class Stream:
@@ -39,7 +46,7 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all work is done."""
-        queue = backend().queue(self.device_index)
+        queue = _queue(self.device_index)
         if hasattr(queue, "idle"):
             return bool(queue.idle())
         queue.synchronize()
@@ -47,7 +54,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all work."""
-        backend().queue(self.device_index).synchronize()
+        _queue(self.device_index).synchronize()
 
     def wait_stream(self, stream: Stream) -> None:
         """Let later work here wait for what is in another stream now."""
@@ -111,7 +118,7 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         """Mark the current place in a stream (the current one by default)."""
         stream = current_stream() if stream is None else stream
-        queue = self._queue = backend().queue(stream.device_index)
+        queue = self._queue = _queue(stream.device_index)
         self._time = queue.mark() if hasattr(queue, "mark") else queue.record()
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -120,15 +127,17 @@ class Event:
 
     def query(self) -> bool:
         """Whether all work before the event is done."""
+        settle()
         return not hasattr(self._queue, "reached") or bool(self._queue.reached(self._time))
 
     def synchronize(self) -> None:
         """Wait for the work before the event."""
+        settle()
         if hasattr(self._queue, "wait_for"):
             self._queue.wait_for(self._time)
             return
         for index in range(backend().device_count()):
-            backend().queue(index).synchronize()
+            _queue(index).synchronize()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another. ValueError unless both time and have been
@@ -196,7 +205,7 @@ def stream(stream: Stream | None) -> StreamContext:
 
 def synchronize(device: Any = None) -> None:
     """Wait for all work on a GPU."""
-    backend().queue(index_of(device)).synchronize()
+    _queue(index_of(device)).synchronize()
 
 
 __all__ = ["Event", "Stream", "StreamContext"]

@@ -107,6 +107,94 @@ class Storage:
 _BYTE = np.dtype(np.uint8)
 
 
+class Exposed(Storage):
+    """A storage whose memory is known outside of tensors, as an ndarray or a shared block: it may
+    be read or written there at any time."""
+
+    __slots__ = ()
+
+
+def expose(storage: Storage) -> None:
+    """Say that a storage's memory is known outside of tensors from now on."""
+    if type(storage) is Storage:
+        storage.__class__ = Exposed
+
+
+_buffer: Any = Storage.__dict__["buffer"]
+_lease: Any = Storage.__dict__["lease"]
+settle: list[Any] = []  # what does all waiting work (capture/deferred.py)
+
+
+class Queued(Storage):
+    """A storage that work reads or writes which waits in a queue: the work is done when its memory
+    is asked for. The memory is not there yet if `held` is a size."""
+
+    __slots__ = ()
+
+    @property
+    def held(self) -> Any:
+        """The memory as it is, or the bytes that it will have."""
+        return _buffer.__get__(self)
+
+    @held.setter
+    def held(self, value: Any) -> None:
+        _buffer.__set__(self, value)
+
+    def _settled(self) -> None:
+        settle[0]()
+        if type(self) is Queued:
+            raise RuntimeError("memory was asked for by the work that makes it")
+
+    @property
+    def buffer(self) -> Any:
+        """The memory, once the work is done."""
+        self._settled()
+        return self.buffer
+
+    @buffer.setter
+    def buffer(self, value: Any) -> None:
+        self._settled()
+        self.buffer = value
+
+    @property
+    def lease(self) -> Any:
+        """What accounts for the memory, once the work is done."""
+        self._settled()
+        return self.lease
+
+    @lease.setter
+    def lease(self, value: Any) -> None:
+        _lease.__set__(self, value)
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        held = self.held
+        return held if isinstance(held, int) else int(held.nbytes)
+
+
+class Broken(Storage):
+    """A storage whose work failed, or never came because other work had failed: to look at it is
+    that error again. It holds its size and the error."""
+
+    __slots__ = ()
+
+    @property
+    def buffer(self) -> Any:
+        """The error."""
+        raise _buffer.__get__(self)[1].with_traceback(None)
+
+    @buffer.setter
+    def buffer(self, value: Any) -> None:
+        self.__class__ = Storage  # type: ignore[assignment]
+        self.buffer = value
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes."""
+        return int(_buffer.__get__(self)[0])
+
+
 class Array:
     """storage + spec + offset (in elements). Cheap to make; never holds gradients."""
 
@@ -165,6 +253,8 @@ class Array:
                     spec.numpy_strides,
                 )
             self.nd = found
+        elif type(self.storage) is Queued:
+            self.storage._settled()
         return found  # type: ignore[no-any-return]
 
     def with_layout(self, layout: Layout) -> Array:

@@ -21,7 +21,7 @@ from ember.core.typed_storages import TypedStorage
 from ember.device import CPU, META
 from ember.device import device as Device
 from ember.errors import check
-from ember.kernel.array import Array, Storage
+from ember.kernel.array import Array, Exposed, Storage
 
 __all__ = ["init_reductions", "reduce_storage", "reduce_tensor"]
 
@@ -86,7 +86,7 @@ def _attached(sent: Any, nbytes: int, place: str) -> UntypedStorage:
         if cell is None:
             device = CPU if place == "cpu" else base.resolve(Device(place))
             block = SharedBlock.attach(os.dup(descriptor), nbytes)
-            cell = _known[key] = Storage(block.array(), device)
+            cell = _known[key] = Exposed(block.array(), device)
             if device is not CPU:
                 base.memory_of(device).adopt_foreign(cell)  # type: ignore[attr-defined]
     finally:

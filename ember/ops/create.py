@@ -28,7 +28,7 @@ from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.dtypes import from_numpy_dtype
 from ember.errors import check
-from ember.kernel.array import spec_of
+from ember.kernel.array import expose, spec_of
 from ember.layout import like_strides
 from ember.ops.formats import preserve_format, strided
 from ember.ops.shared_memory import of_memory
@@ -286,7 +286,9 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             UserWarning,
             stacklevel=3,
         )
-    return tensor_of(from_host(ndarray))
+    array = from_host(ndarray)
+    expose(array.storage)
+    return tensor_of(array)
 
 
 # from shapes

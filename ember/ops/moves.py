@@ -21,7 +21,7 @@ from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Array
+from ember.kernel.array import Array, expose
 from ember.layout import broadcasts_to, like_strides
 from ember.ops.formats import (
     channels_format,
@@ -360,7 +360,9 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray[Any, Any]:
         f"Got unsupported ScalarType {self.dtype.title}: NumPy has no such dtype; convert with "
         ".float() first",
     )
-    return self._array.host()
+    nd = self._array.host()
+    expose(self._array.storage)
+    return nd
 
 
 @composite(METHOD)

@@ -15,7 +15,7 @@ from ember.core.tensor import Tensor, tensor_of
 from ember.dtypes import dtype as DType
 from ember.dtypes import int64
 from ember.errors import check
-from ember.kernel.array import spec_of
+from ember.kernel.array import expose, spec_of
 from ember.source_lines import warn
 
 
@@ -54,7 +54,9 @@ def frombuffer(
     raw = np.frombuffer(buffer, np.uint8)[offset:]
     length = count if count > 0 else len(raw) // dtype.itemsize
     values = np.ndarray((length,), dtype.numpy, raw[: length * dtype.itemsize])
-    return finish(from_host(values, dtype), requires_grad)
+    array = from_host(values, dtype)
+    expose(array.storage)
+    return finish(array, requires_grad)
 
 
 def of_memory(obj: Any, dtype: DType | None) -> Any:

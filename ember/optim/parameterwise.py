@@ -112,7 +112,7 @@ def advanced(step: Tensor) -> float:
     if recording is not None and recording.tape is not None:
         counted: float = recording.advanced(step)
         return counted
-    if step.device is CPU and recording is None:
+    if step.device is CPU and (recording is None or recording.steps_aside):
         check_write(step)
         cell = step._array.host()
         cell += 1
