@@ -15,6 +15,7 @@ from ember.capture.fusion import Fusion
 from ember.capture.gathering import gathered
 from ember.capture.memory import bytes_to_end, plan, storage_of
 from ember.capture.passes import steady, without_the_unread
+from ember.capture.placing import placed
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.capture.repeated import without_repetitions
 from ember.capture.turning import turned
@@ -78,6 +79,7 @@ class Program:
         once, instructions = steady(instructions, fixed, set(constants) - written)
         instructions = turned(instructions, fixed)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
+        instructions = placed(instructions, fixed)
         instructions = gathered(instructions, fixed)
         self._do(once)
         self.planned_bytes = plan(instructions, self.storages)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.cpu import compiled
+from ember.backends.cpu import compiled, compiled_attention
 from ember.backends.cpu import kernels as eager
 from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
 from ember.backends.cpu.matmul import linear, linear_backward
@@ -95,6 +95,28 @@ def _affine_backward(
     return partial(linear_backward, g.host(), x.host(), weight.host(), biased, needs, made)
 
 
+def _attention(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    query, key, value, is_causal, scale = operands
+    q, k, v, out, sums = (o.host() for o in (query, key, value, *outs))
+    if not compiled_attention.is_compiled(q, k) or not compiled_attention.are_heads(q, k, v, out):
+        return None
+    return compiled_attention.forward(q, k, v, is_causal, scale, (out, sums))
+
+
+def _attention_backward(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    *arrays, is_causal, scale = operands
+    g, q, k, v, out, sums = (a.host() for a in arrays)
+    dq, dk, dv = (o.host() for o in outs)
+    fits = compiled_attention.are_heads(g, q, k, v, out, dq, dk, dv) and sums.flags.c_contiguous
+    if not compiled_attention.is_compiled(q, k) or not fits:
+        return None
+    return compiled_attention.backward(g, q, k, v, out, sums, is_causal, scale, (dq, dk, dv))
+
+
 def _class_loss(
     call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
 ) -> Step | None:
@@ -125,6 +147,8 @@ LIBRARY = {
     "matmul": _product,
     "linear": _affine,
     "linear_backward": _affine_backward,
+    "attention": _attention,
+    "attention_backward": _attention_backward,
     "cross_entropy": _class_loss,
     "cross_entropy_backward": _class_loss_backward,
 }

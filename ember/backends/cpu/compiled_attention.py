@@ -37,6 +37,12 @@ def heads(x: NDArray) -> NDArray:
     return x if x.strides[-1] == x.itemsize or x.shape[-1] == 1 else np.ascontiguousarray(x)
 
 
+def are_heads(*arrays: NDArray) -> bool:
+    """Whether arrays are read and written where they lie."""
+    dense = (x.strides[-1] == x.itemsize or x.shape[-1] == 1 for x in arrays)
+    return all(dense) and all(x.ndim <= 4 for x in arrays)
+
+
 def _padded(count: int) -> int:
     return -(-count // lanes()) * lanes()
 
