@@ -246,7 +246,7 @@ class Loop:
     def bind(self, values: tuple[Any, ...], outs: tuple[Array, ...]) -> Callable[[], None]:
         """A function that runs on these very arrays."""
         kernel, scratch, count, grain = self.compiled or self.compile()
-        if any(copied is not None for _, copied in self.arrays) or count > grain:
+        if any(copied is not None for _, copied in self.arrays):
             return called_with(lambda *given: self(given, outs), values)
         arguments: list[Any] = [values[position].host() for position, _ in self.arrays]
         arguments += [out.host() for out in outs]
@@ -258,8 +258,23 @@ class Loop:
                 changing = True
             else:
                 arguments.append(_number(value))
-        arguments += (self.layout, np.empty(scratch, self.kind), 0, count)
-        return (lambda: kernel(*arguments)) if changing else partial(kernel, *arguments)
+        arguments.append(self.layout)
+        kind, room = self.kind, np.empty(scratch, self.kind)
+
+        def part(begin: int, end: int) -> None:
+            kernel(*arguments, np.empty(scratch, kind), begin, end)
+
+        def step() -> None:
+            if threads.count() == 1:
+                kernel(*arguments, room, 0, count)
+            else:
+                threads.split(part, count, grain)
+
+        if count > grain:
+            return step
+        if changing:
+            return lambda: kernel(*arguments, room, 0, count)
+        return partial(kernel, *arguments, room, 0, count)
 
 
 def _count(geometry: Geometry, lanes: int) -> int:
