@@ -77,7 +77,19 @@ STANDS_ON = {
     "utils": {"autograd", "hub", "nn", "settings"},
 }
 # Modules that a program may never need: each is imported where it is used first.
-SLOW = ["llvmlite", "scipy", "rich", "tqdm", "safetensors", "torch", "cuda", "cudnn", "sklearn"]
+SLOW = [
+    "llvmlite",
+    "scipy",
+    "rich",
+    "tqdm",
+    "safetensors",
+    "torch",
+    "cuda",
+    "cudnn",
+    "cupy",
+    "cupyx",
+    "sklearn",
+]
 SLOW += ["multiprocessing", "tempfile", "zipfile", "asyncio", "concurrent.futures", "subprocess"]
 SLOW += ["argparse", "logging", "unittest", "http", "importlib.metadata", "difflib", "dataclasses"]
 SLOW += ["traceback", "inspect", "pathlib", "hashlib", "gzip", "wave"]

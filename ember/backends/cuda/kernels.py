@@ -53,6 +53,7 @@ class CudaKernels(BoundCalls, base.Kernels):
         self._functions: dict[Program, KernelFunction] = {}
         self._blas: list[library.Blas] = []
         self._cudnn: list[Cudnn] = []
+        self.cupy: Any = None  # once something needs it
         self.texts: dict[str, KernelFunction] = {}  # of hand-written kernels
         self.attentions: dict[Any, Any] = {}
         self._flag: list[Any] = []

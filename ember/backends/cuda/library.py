@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends import cuda as settings
-from ember.backends.cuda import batch_norm, class_losses, cudnn, fused_attention, indexing, windows
+from ember.backends.cuda import (
+    batch_norm,
+    class_losses,
+    cudnn,
+    fused_attention,
+    indexing,
+    through_cupy,
+    windows,
+)
 from ember.errors import AcceleratorError
 from ember.kernel.array import Array, Spec, contiguous_spec, spec_of
 from ember.kernel.call import LibraryCall
@@ -91,7 +99,7 @@ def prepare(kernels: Any, call: LibraryCall) -> Runner | None:
     """The runner of a library call on a GPU; None for one that the host does."""
     maker = MAKERS.get(call.kernel)
     if maker is None:
-        return None
+        return through_cupy.prepare(kernels, call)
     if call.kernel in ANY_ORDER or all(s.contiguous for s in call.out_specs):
         return maker(kernels, call)
     return _turned(kernels, call, maker)
