@@ -25,6 +25,25 @@ def state_of_source(source: Any) -> tuple[Any, ...]:
     return source, source.state()
 
 
+def _rare(record: Any, takes: Callable[..., bool]) -> tuple[Callable[..., Any], ...]:
+    """The methods for fills and for copies between devices."""
+    thread, inner, kind = record._thread, record.inner, type(record)
+
+    def fill(array: Any, value: Any, now: Callable[..., None]) -> None:
+        if get_ident() == thread and not takes(("fill", array.spec), (value, array)):
+            return kind.fill(record, array, value, now)
+        return now(array, value) if inner is None else inner.fill(array, value, now)
+
+    def transfer(source: Any, target: Any, now: Callable[..., None]) -> None:
+        if get_ident() == thread:
+            key = ("transfer", source.nbytes, source.device, target.device)
+            if not takes(key, (source, target)):
+                return kind.transfer(record, source, target, now)
+        return now(source, target) if inner is None else inner.transfer(source, target, now)
+
+    return fill, transfer
+
+
 def followers(
     record: Any, path: list[Point]
 ) -> tuple[dict[str, Callable[..., Any]], Callable[[], Iterator[Point]]]:
@@ -61,16 +80,6 @@ def followers(
         if inner is not None:
             inner.made(storage)
 
-    def fill(array: Any, value: Any, now: Callable[..., None]) -> None:
-        if get_ident() == thread:
-            key, keep, _ = advance()
-            if key != ("fill", array.spec):
-                record.stray(1)
-                return kind.fill(record, array, value, now)
-            if keep is not None:
-                kept.append(keep((value, array)))
-        return now(array, value) if inner is None else inner.fill(array, value, now)
-
     def copy(target: Any, source: Any, now: Callable[..., None]) -> None:
         root = None
         if get_ident() == thread:
@@ -85,14 +94,14 @@ def followers(
             looked.append((root, target))
         return None
 
-    def transfer(source: Any, target: Any, now: Callable[..., None]) -> None:
-        if get_ident() == thread:
-            key, keep, _ = advance()
-            if key != ("transfer", source.nbytes, source.device, target.device):
-                record.stray(1)
-                return kind.transfer(record, source, target, now)
-            if keep is not None:
-                kept.append(keep((source, target)))
-        return now(source, target) if inner is None else inner.transfer(source, target, now)
+    def takes(key: Any, arguments: tuple[Any, ...]) -> bool:
+        point = advance()
+        if point.key != key:
+            record.stray(1)
+            return False
+        if point.keep is not None:
+            kept.append(point.keep(arguments))
+        return True
 
+    fill, transfer = _rare(record, takes)
     return dict(zip(NAMES, (run, made, fill, copy, transfer), strict=True)), restart
