@@ -47,9 +47,8 @@ def _rare(record: Any, takes: Callable[..., bool]) -> tuple[Callable[..., Any], 
 def followers(
     record: Any, path: list[Point]
 ) -> tuple[dict[str, Callable[..., Any]], Callable[[], Iterator[Point]]]:
-    """(the methods of an executor by name, which keep what differs from the step before and go on
-    along the path of a template; a function that puts them at its start and gives the iterator
-    over its points)."""
+    """(an executor's methods by name, which keep what differs from the step before and go along the
+    path of a template; a function that puts them at its start and gives the path's iterator)."""
     advance: Callable[[], Point]
     kept, looked = record._kept, record._looked
     thread, inner, kind = record._thread, record.inner, type(record)
