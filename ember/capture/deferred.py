@@ -12,22 +12,27 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ember.backends.base import has_cpu_kernels, memory_of
-from ember.capture.each import finish
 from ember.capture.queue import NUMBER, Queue, Waiting
+from ember.capture.recorder import Place
+from ember.capture.replays import Memory
 from ember.core.executor import Executor, current_executor, set_executor
 from ember.core.slot import executor_slot
 from ember.device import CPU, META
+from ember.dtypes import FLOAT
 from ember.kernel import array as arrays
 from ember.kernel.array import Array, Exposed, Queued, Storage
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.scalar.expr import topological
 
 LONGEST = 20_000  # calls that wait at most
+MOST_DIMS = 64  # of NumPy's arrays
 SNAPSHOT = 1 << 20  # bytes up to which memory that others know is copied
 
 # library kernels that no values can make fail
@@ -40,7 +45,11 @@ SURE = frozenset(
     "topk tril triu write_view".split()
 )
 # (x, dim, index, ...): kernels that fail for an index out of range, and for nothing else
+DIVIDES = frozenset(("floor_divide", "trunc_divide", "remainder", "fmod"))  # integers: by zero
 INDEXED = frozenset("gather index_add index_copy index_select scatter".split())
+
+
+_executors: weakref.WeakSet[Deferred] = weakref.WeakSet()
 
 
 class Deferred(Executor):
@@ -51,8 +60,10 @@ class Deferred(Executor):
     def __init__(self, host: bool = True) -> None:
         self.host = host
         self.queue = Queue()
+        self.memory = Memory()
         self.lock = threading.RLock()
         self.working = False
+        _executors.add(self)
 
     # the executor
 
@@ -64,43 +75,56 @@ class Deferred(Executor):
             return runner(*operands)
         if not (specs and self._can_wait(call, device, operands)):
             return self._now(runner, operands)
-        known = self._private(operands, call.writes)
-        if known is None:
-            return self._now(runner, operands)
+        if not _are_private(operands):
+            known = _private(operands, call.writes)
+            if known is None:
+                return self._now(runner, operands)
+            operands = known
         with self.lock:
-            return self._put(call, runner, known)
+            return self._put(call, runner, operands)
 
     def _put(self, call: Call, runner: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         queue = self.queue
         kind = type(call)
         if kind is Call:
             return self._put_draw(call, runner, operands)
-        part: list[Any] = [call]
-        values: list[float] = []
-        given = queue.given(operands, part, values if kind is MapCall else None)
+        if kind is LibraryCall:  # what is no array is part of the call
+            part: list[Any] = [call]
+            given = queue.given(operands, part)
+        else:
+            found: list[Any] = []
+            for operand in operands:
+                if type(operand) is Array:
+                    found.append(queue.place(operand))
+                elif type(operand) is float and _is_plain(operand):
+                    queue.values.append(operand)
+                    found.append(NUMBER)
+                else:
+                    found.append(operand)
+            given = tuple(found)
+            part = [call, given]
         if call.writes:
-            outs = tuple(given[p] for p in call.writes)
-            made = tuple(operands[p] for p in call.writes)
+            outs: Any = tuple([given[p] for p in call.writes])
+            made: Any = operands[call.writes[0]]
+            if len(outs) > 1:
+                made = tuple([operands[p] for p in call.writes])
+        elif len(call.out_specs) == 1:
+            place, made = queue.result(call.out_specs[0])
+            outs = (place,)
         else:
             outs, made = zip(*map(queue.result, call.out_specs), strict=True)
-        if not self._has_room(call):
+        queue.add(_new(Waiting, ("call", call, given, outs, runner)), part)
+        if len(queue.work) >= LONGEST or not self._has_room(call):
             self.settle()
-            return self._put(call, runner, operands)
-        queue.values += values
-        queue.add(Waiting("call", call, given, outs, runner), part)
-        if len(queue.work) >= LONGEST:
-            self.settle()
-        return made[0] if len(made) == 1 else made
+        return made
 
     def _put_draw(self, call: Call, runner: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         """Random numbers: a fresh Call each time, whose parts are its structure."""
-        queue = self.queue
-        target = queue.overwritten(operands[0])
-        part: list[Any] = [call.name, *call.in_specs, *target]
-        given = (target, *queue.given(operands[1:], part, []))
-        part += [o for o in operands[1:] if isinstance(o, float)]
-        given = (target, *(o if g is NUMBER else g for g, o in zip(given[1:], operands[1:])))
-        queue.add(Waiting("call", call, given, (target,), runner), part)
+        target = self.queue.overwritten(operands[0])
+        part: list[Any] = [call.name, *call.in_specs, target]
+        given = (target, *self.queue.given(operands[1:], part))
+        part += [(type(o), o) for o in given[1:] if not isinstance(o, (list, Place))]
+        self.queue.add(Waiting("call", call, given, (target,), runner), part)
         return operands[0]
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
@@ -111,12 +135,15 @@ class Deferred(Executor):
             return
         with self.lock:
             target = self.queue.overwritten(array)
-            part = ["fill", kind, repr(value) if kind in (float, complex) else value, *target]
+            if kind is float and _is_plain(value):
+                self.queue.values.append(value)
+                value = NUMBER
+            part = ["fill", kind, repr(value) if kind in (float, complex) else value, target]
             self.queue.add(Waiting("fill", value, (), (target,), now), part)
 
     def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
         """A copy within a device that waits."""
-        known = self._private((source,), ()) if self._holds(target) else None
+        known = _private((source,), ()) if self._holds(target) else None
         if known is None:
             self._now(now, (target, source))
             return
@@ -124,7 +151,7 @@ class Deferred(Executor):
             given = self.queue.place(known[0])
             place = self.queue.overwritten(target)
             work = Waiting("copy", None, (given,), (place,), now)
-            self.queue.add(work, ["copy", *given, *place])
+            self.queue.add(work, ("copy", given, place))
 
     def transfer(self, source: Storage, target: Storage, now: Callable[..., None]) -> None:
         """A copy between devices is made at once."""
@@ -146,7 +173,7 @@ class Deferred(Executor):
             queue, self.queue = self.queue, Queue()
             self.working = True
             try:
-                finish(queue)
+                self.memory.finish(queue)
             finally:
                 self.working = False
 
@@ -171,8 +198,10 @@ class Deferred(Executor):
         )
 
     def _can_wait(self, call: Call, device: Any, operands: tuple[Any, ...]) -> bool:
-        if isinstance(call, (MapCall, ReduceCall)):
-            return True
+        if isinstance(call, MapCall):
+            return call.compute.category >= FLOAT or not _divides(call)
+        if isinstance(call, ReduceCall):
+            return call.in_specs[0].ndim <= MOST_DIMS
         if not isinstance(call, LibraryCall):  # a CPU's random numbers are drawn in order, now
             return device is not CPU and self._holds(operands[0])
         if call.kernel in SURE:
@@ -181,49 +210,66 @@ class Deferred(Executor):
             return False
         return not has_cpu_kernels(device) or _fits(operands)
 
-    def _private(self, operands: tuple[Any, ...], writes: tuple[int, ...]) -> Any:
-        """Operands with copies of memory that others know; None if the call cannot wait."""
-        changed = False
-        found: list[Any] = []
-        for position, operand in enumerate(operands):
-            kind = type(operand)
-            if kind is Array:
-                storage = type(operand.storage)
-                if storage is not Queued and storage is not Storage:
-                    operand = None if position in writes else _snapshot(operand)
-                    if operand is None:
-                        return None
-                    changed = True
-            elif kind is tuple or kind is list:
-                inside = self._private(operand, ())
-                if inside is None:
-                    return None
-                changed = changed or inside is not operand
-                operand = kind(inside)
-            elif isinstance(operand, Array):
-                return None
-            found.append(operand)
-        return tuple(found) if changed else operands
-
     def _has_room(self, call: Call) -> bool:
-        """Whether the results will fit in what is free of the device; those that nobody holds any
-        more are not counted."""
-        if call.writes:
-            return True
+        """Whether the results fit in what is free of the device, with all that waits; results that
+        nobody holds any more are not counted."""
         device = call.out_specs[0].device
-        if device is CPU:
+        if device is CPU or call.writes:
             return True
         queue = self.queue
         left = queue.room.get(device)
         if left is None:
             left = _free(device)
-        left -= sum(s.nbytes for s in call.out_specs)
+        left -= sum([s.nbytes for s in call.out_specs])
         if left < 0:
-            waiting = [s() for s, born in zip(queue.storages, queue.born) if born]
+            waiting = [s() for s, born in zip(queue.storages, queue.born, strict=True) if born]
             alive = [s for s in waiting if s is not None and s.device is device]
             left = _free(device) - sum(s.nbytes for s in alive if isinstance(s.held, int))
         queue.room[device] = left
-        return left >= 0 or not queue.work
+        return left >= 0
+
+
+def _is_plain(value: float) -> bool:
+    """Whether a float equals itself, and no other: NaN and -0.0 are part of the structure."""
+    return value == value if value else str(value) == "0.0"
+
+
+def _are_private(operands: tuple[Any, ...]) -> bool:
+    """Whether all arrays among operands are in memory that only tensors know."""
+    for operand in operands:
+        if type(operand) is Array:
+            kind = type(operand.storage)
+            if kind is not Queued and kind is not Storage:
+                return False
+        elif isinstance(operand, (tuple, list, Array)):
+            return False
+    return True
+
+
+def _private(operands: Any, writes: tuple[int, ...]) -> Any:
+    """Operands with copies of memory that others know; None if the call cannot wait."""
+    found: list[Any] = []
+    for position, operand in enumerate(operands):
+        kind = type(operand)
+        if kind is Array:
+            storage = type(operand.storage)
+            if storage is not Queued and storage is not Storage:
+                operand = None if position in writes else _snapshot(operand)
+                if operand is None:
+                    return None
+        elif kind is tuple or kind is list:
+            operand = _private(operand, ())
+            if operand is None:
+                return None
+            operand = kind(operand)
+        elif isinstance(operand, Array):
+            return None
+        found.append(operand)
+    return tuple(found)
+
+
+def _divides(call: MapCall) -> bool:
+    return any(node.op in DIVIDES for node in topological(call.roots))
 
 
 def _free(device: Any) -> float:
@@ -267,19 +313,22 @@ def _fits(operands: tuple[Any, ...]) -> bool:
     return not values.size or (int(values.min()) >= 0 and int(values.max()) < size)
 
 
-# the executor of the process
+_new: Any = tuple.__new__
 
-_everywhere, _on_gpus = Deferred(), Deferred(host=False)
+# the executor of the process
 
 
 def _settle_all() -> None:
-    _everywhere.settle()
-    _on_gpus.settle()
+    for executor in list(_executors):
+        executor.settle()
 
 
 arrays.settle.append(_settle_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_settle_all)
+
+
+_everywhere, _on_gpus = Deferred(), Deferred(host=False)
 
 
 class deferred:

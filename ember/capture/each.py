@@ -12,14 +12,6 @@ from ember.kernel.array import Array, Broken, Queued, Storage
 from ember.kernel.call import Call
 
 
-def finish(queue: Queue) -> None:
-    """Do what waits, in order. An error names the line where the call came from; the calls before
-    it are done, those after it are not."""
-    release(queue)
-    if queue.work:
-        Each(queue).run()
-
-
 def release(queue: Queue) -> None:
     """Storages that were there before the work are as ever."""
     for storage, born in zip(queue.storages, queue.born, strict=True):
@@ -34,7 +26,7 @@ class Each:
     def __init__(self, queue: Queue):
         self.queue = queue
         self.made: dict[int, dict[Place, Array]] = defaultdict(dict)
-        for place, array in queue.arrays.items():
+        for place, array in queue.arrays:
             self.made[place.storage][place] = array
         self.inside: dict[int, Storage] = {}  # of results that nobody holds
         self.values = iter(queue.values)
@@ -64,7 +56,7 @@ class Each:
     def _do(self, work: Waiting) -> None:
         kind, call, given, outs, runner = work
         if kind == "fill":
-            runner(self._target(outs[0]), call)
+            runner(self._target(outs[0]), self._operand(call))
             return
         if kind == "copy":
             runner(self._target(outs[0]), self._operand(given[0]))
@@ -95,7 +87,7 @@ class Each:
             storage = self.queue.storage(number)
             if storage is None:
                 memory = memory_of(place.spec.device)
-                storage = Storage(memory.allocate(self.queue.sizes[number]), place.spec.device)
+                storage = Storage(memory.allocate(place.spec.nbytes), place.spec.device)
                 memory.adopt(storage)
                 self.inside[number] = storage
             elif type(storage) is Queued:

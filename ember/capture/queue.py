@@ -4,8 +4,8 @@ equal, and results that nobody holds any more are known."""
 from __future__ import annotations
 
 import sys
-import weakref
 from typing import Any, NamedTuple
+from weakref import ref
 
 from ember.capture.recorder import Place
 from ember.kernel.array import Array, Queued, Storage
@@ -40,33 +40,28 @@ class Queue:
         self.storages: list[Any] = []
         self.born: list[bool] = []
         self.bases: list[int] = []
-        self.sizes: list[int] = []
-        self.arrays: dict[Place, Array] = {}  # of storages that were there before
+        self.arrays: list[tuple[Place, Array]] = []  # of storages that were there before
         self.values: list[float] = []
         self.room: dict[Any, float] = {}  # bytes of each device that results may still take
 
     # storages
-
-    def _number(self, storage: Storage, offset: int) -> int:
-        """The number of a storage that was there before."""
-        number = self.numbers[id(storage)] = len(self.storages)
-        self.storages.append(storage)
-        self.born.append(False)
-        self.bases.append(offset)
-        self.sizes.append(storage.nbytes)
-        storage.__class__ = Queued
-        return number
 
     def place(self, array: Array) -> Place:
         """An array as a place."""
         storage = array.storage
         if type(storage) is Queued:
             number = self.numbers[id(storage)]
+            place = _new(Place, (number, array.spec, array.offset - self.bases[number]))
+            if self.born[number]:
+                return place
         else:
-            number = self._number(storage, array.offset)
-        place = Place(number, array.spec, array.offset - self.bases[number])
-        if not self.born[number]:
-            self.arrays.setdefault(place, array)
+            number = self.numbers[id(storage)] = len(self.storages)
+            self.storages.append(storage)
+            self.born.append(False)
+            self.bases.append(array.offset)
+            storage.__class__ = Queued
+            place = _new(Place, (number, array.spec, 0))
+        self.arrays.append((place, array))
         return place
 
     def overwritten(self, array: Array) -> Place:
@@ -75,23 +70,21 @@ class Queue:
         storage, spec = array.storage, array.spec
         if type(storage) is Storage and not array.offset and spec.contiguous:
             if storage.nbytes == spec.nbytes:
-                return Place(self._new(storage, spec.nbytes), spec, 0)
+                return self._born(storage, spec)
         return self.place(array)
 
-    def _new(self, storage: Storage, nbytes: int) -> int:
+    def _born(self, storage: Storage, spec: Any) -> Place:
         number = self.numbers[id(storage)] = len(self.storages)
         storage.__class__ = Queued
-        self.storages.append(weakref.ref(storage))
+        self.storages.append(ref(storage))
         self.born.append(True)
         self.bases.append(0)
-        self.sizes.append(nbytes)
-        return number
+        return _new(Place, (number, spec, 0))
 
     def result(self, spec: Any) -> tuple[Place, Array]:
         """The place of a result, and its array, whose memory is not there yet."""
-        nbytes = spec.nbytes
-        storage = Storage(nbytes, spec.device)
-        return Place(self._new(storage, nbytes), spec, 0), Array(storage, spec)
+        storage = Storage(spec.nbytes, spec.device)
+        return self._born(storage, spec), Array(storage, spec)
 
     def storage(self, number: int) -> Storage | None:
         """A storage by its number; None for one that nobody holds."""
@@ -100,43 +93,42 @@ class Queue:
 
     # work
 
-    def given(self, operands: Any, part: list[Any], values: list[float] | None) -> tuple[Any, ...]:
-        """Operands with places for arrays; `part` gets their structure, `values` the floats."""
+    def given(self, operands: Any, part: list[Any]) -> tuple[Any, ...]:
+        """Operands with places for arrays, which `part` gets."""
         found: list[Any] = []
         for operand in operands:
             if type(operand) is Array:
                 operand = self.place(operand)
-                part += operand
+                part.append(operand)
             elif type(operand) in (tuple, list):
                 part.append(len(operand))
-                operand = type(operand)(self.given(operand, part, None))
-            elif values is not None:
-                if type(operand) is float:
-                    values.append(operand)
-                    operand = NUMBER
-                    part.append(float)
-                else:
-                    part += (type(operand), operand)
+                operand = type(operand)(self.given(operand, part))
             found.append(operand)
         return tuple(found)
 
-    def add(self, work: Waiting, part: list[Any]) -> None:
+    def add(self, work: Waiting, part: Any) -> None:
         """Put work at the end; `part` is its structure."""
         self.key += part
         self.work.append(work)
         self.lines.append(_here())
 
 
+_new: Any = tuple.__new__
+
+
 def _here() -> Any:
     """Where the program is: the code of the innermost frame outside the package, and how far it
     is. The line is looked up if it is asked for."""
-    frame: Any = sys._getframe(3)
+    frame: Any = _frame(4)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE):
             return code, frame.f_lasti
         frame = frame.f_back
     return None
+
+
+_frame = sys._getframe
 
 
 def line_of(where: Any) -> str:

@@ -41,10 +41,13 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
             return slow(a, b)
         array = a._array
         plan = plans.get((array.spec, part) + extra)  # quicker than unpacking
-        if plan is None or _slot[0] is not None:
+        if plan is None:
             return slow(a, b) if _SPECIAL[0] else op.run((a, b, *bound))
-        out = _new(Tensor)
-        out._array = plan.runner(array, second)
+        out, slot = _new(Tensor), _slot[0]
+        if slot is None:
+            out._array = plan.runner(array, second)
+        else:
+            out._array = slot.run(plan.call, plan.runner, (array, second))
         if asks and _state.grad and plan.differentiable:
             node = op.record(plan, (a, b, *bound), out)
             if node is not None:
