@@ -71,8 +71,16 @@ def _power_of_two(b: Vectors, n: str) -> str:
     return b.from_bits(b.on_bits("shl", biased, b.integer(23)))
 
 
+HAS_SCALING = [False]  # whether the processor scales whole vectors, as those of 512 bits do
+
+
 def _scaled(b: Vectors, x: str, n: str) -> str:
-    """x times 2 to the integer n, in two steps so that each power is a normal number."""
+    """x times 2 to the integer n, in two steps so that each power is a normal number, or by an
+    instruction of its own."""
+    if HAS_SCALING[0] and b.lanes * b.bits == 512:
+        name = f"llvm.ldexp.v{b.lanes}f{b.bits}.v{b.lanes}i{b.bits}"
+        b.declarations.add(f"declare {b.real} @{name}({b.real}, {b.whole})")
+        return b.new(f"call {b.real} @{name}({b.real} {x}, {b.whole} {n})")
     half = b.on_bits("ashr", n, b.integer(1))
     rest = b.on_bits("sub", n, half)
     return b.mul(b.mul(x, _power_of_two(b, half)), _power_of_two(b, rest))
@@ -211,10 +219,10 @@ def sigmoid(b: Vectors, x: str) -> str:
     """1 / (1 + exp(-x)), from the exponential that does not overflow."""
     one = b.number(1.0)
     z = exp(b, b.neg(b.intrinsic("fabs", x)))
-    below = b.add(z, one)
-    share = b.div(z, below)
+    whole = b.div(one, b.add(z, one))
+    share = b.mul(z, whole)
     falling = b.fma(b.neg(z), share, z)  # z / (1 + z) as z - z share: the division's error is small
-    return b.select(b.compare("lt", x, b.number(0.0)), falling, b.div(one, below))
+    return b.select(b.compare("lt", x, b.number(0.0)), falling, whole)
 
 
 def tanh(b: Vectors, x: str) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends import kept
+from ember.scalar.approximations import HAS_SCALING
 
 METH_FASTCALL = 0x0080
+SCALES = (22,)  # the LLVM from which on ldexp of vectors is one instruction with AVX-512
 
 _builtins: dict[str, Callable[..., Any]] = {}
 _alive: list[Any] = []  # compiled code and method definitions must outlive their functions
@@ -45,6 +47,7 @@ def _host_facts() -> dict[str, Any]:
             bytes=64 if features.get("avx512f") else 32 if features.get("avx2") else 16,
             version=f"{llvmlite.__version__} {llvm.llvm_version_info}",
         )
+        HAS_SCALING[0] = bool(features.get("avx512f")) and llvm.llvm_version_info >= SCALES
     return _host
 
 
