@@ -57,6 +57,7 @@ class Tensor(ArrayFacts):
     _history = 0
     _view_of_many = False
     _made_without_grad = False
+    _no_grad_base: Tensor | None = None  # what a view that was made without gradients shows
     _silent_writes = False  # made by .data: its writes do not count for saved tensors
     _backward_hooks: Any = None
     _retains_grad = False

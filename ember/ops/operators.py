@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import itertools
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +31,8 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
 
     def binary(a: Any, b: Any) -> Any:
         kind = type(b)
+        if not next(_calls) & 2047:
+            _consider()
         if _SPECIAL[0] != _LAYOUTS[0]:
             return slow(a, b)
         if kind is Tensor or isinstance(b, Tensor):
@@ -73,6 +79,29 @@ def _is_scalar(value: Any) -> bool:
     return hasattr(value, "item") and getattr(value, "ndim", 1) == 0
 
 
+# The short way that is compiled (core/front.py). Compiling it takes a tenth of a second, so that
+# only a program of many calls has it; much less where LLVM is there already.
+_calls = itertools.count(1)
+MANY = 10_000
+_front: list[Any] = []
+_operators: list[tuple[str, Any, Any, bool]] = []  # name, op, Python's function, whether it writes
+
+
+def _consider() -> None:
+    """Compile the operators if they are used often."""
+    if _front or ("llvmlite" not in sys.modules and next(_calls) < MANY):
+        return
+    _front.append(None)
+    if os.environ.get("EMBER_NATIVE_OPERATORS") != "0":
+        module = importlib.import_module("ember.core.front")
+        _front[0] = module.open_front([module.Operator(*o) for o in _operators])
+
+
+def _install_fast(name: str, op: Any, function: Any, writes: bool = False) -> None:
+    install_method(name, function)
+    _operators.append((name, op, function, writes))
+
+
 def _install(symbol: str, op: Any) -> None:
     def reflected(self: Any, other: Any) -> Any:
         if not isinstance(self, Tensor) and symbol == "mod":
@@ -89,13 +118,15 @@ def _install(symbol: str, op: Any) -> None:
         return op(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
     def written(self: Any, other: Any) -> Any:
+        if not next(_calls) & 2047:
+            _consider()
         if isinstance(other, np.generic):
             other = other.item()
         return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
 
-    install_method(f"__{symbol}__", _fast(op))
+    _install_fast(f"__{symbol}__", op, _fast(op))
     install_method(f"__r{symbol}__", reflected)
-    install_method(f"__i{symbol}__", written)
+    _install_fast(f"__i{symbol}__", op, written, True)
 
 
 for _symbol, _op in (
@@ -121,7 +152,7 @@ for _symbol, _op in (
     ("eq", pointwise.eq),
     ("ne", pointwise.ne),
 ):
-    install_method(f"__{_symbol}__", _fast(_op))
+    _install_fast(f"__{_symbol}__", _op, _fast(_op))
 
 
 @composite(METHOD)
