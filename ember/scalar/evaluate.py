@@ -62,7 +62,7 @@ def compile_numpy(
             lines.append(f"{text[node]} = row_size({names[0]}, axes)")
             scope["row_size"] = _row_size
         else:
-            scope[f"f{count}"] = numpy_function(node.op)
+            scope[f"f{count}"] = _found_late(scope, f"f{count}", node.op)
             lines.append(f"{text[node]} = f{count}({arguments})")
     values = ", ".join(text[root] for root in roots)
     body = "".join(f"    {line}\n" for line in lines)
@@ -70,6 +70,19 @@ def compile_numpy(
     exec(compile(source, "<ember formula>", "exec"), scope)
     function: Callable[..., Any] = scope["formula"]
     return function
+
+
+def _found_late(scope: dict[str, Any], name: str, op: str) -> Any:
+    """The function of a primitive; SciPy's, which take a third of a second to load, when one is
+    first called, which a formula that runs compiled never does."""
+    if not isinstance(TABLE[op].function, str):
+        return numpy_function(op)
+
+    def load(*arguments: Any) -> Any:
+        scope[name] = numpy_function(op)
+        return scope[name](*arguments)
+
+    return load
 
 
 def constant(value: Any, compute: Any) -> Any:

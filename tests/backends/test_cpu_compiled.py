@@ -1,6 +1,9 @@
 """Ops whose formulas run compiled: the same results, whatever the layout, the dtype and the
 threads."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -210,3 +213,18 @@ def test_exact_calls_are_those_without_sums_and_functions():
     F.gelu(x), torch.lerp(x, x, 0.3), torch.sigmoid(x)
     assert exact("lerp") == {True}
     assert exact("gelu") == exact("sigmoid") == {False}
+
+
+def test_what_runs_compiled_does_not_load_scipy():
+    code = """
+import sys
+import ember as torch
+x = torch.linspace(-3, 3, 100_000)
+large = torch.nn.functional.gelu(x)
+assert "scipy.special" not in sys.modules
+small = torch.nn.functional.gelu(x[:10])
+assert "scipy.special" in sys.modules
+assert torch.allclose(large[:10], small, atol=1e-7)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
