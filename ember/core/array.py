@@ -11,6 +11,7 @@ import numpy as np
 from ember.backends import base
 from ember.backends.cpu import backend as _cpu  # noqa: F401  registers the CPU
 from ember.backends.cpu.errstate import enter, leave
+from ember.backends.cpu.kernels import converted
 from ember.core import levels
 from ember.core.levels import LevelArray
 from ember.core.modes import SPECIAL
@@ -205,6 +206,8 @@ def _copy(target: Array, source: Array) -> None:
     kernels = getattr(target.storage.buffer, "kernels", None)
     if kernels is not None:
         kernels.copy(target, source)
+        return
+    if converted(target, source):
         return
     token = enter()
     try:

@@ -21,6 +21,11 @@ def numpy_function(name: str) -> Any:
     return function
 
 
+def is_late(op: str) -> bool:
+    """Whether the function of a primitive is one of SciPy's."""
+    return op in TABLE and isinstance(TABLE[op].function, str)
+
+
 def single_ufunc(roots: tuple[Expr, ...], names: list[str]) -> Any:
     """The ufunc that a formula is, if it is just one primitive of its variables in order; else
     None."""
@@ -75,7 +80,7 @@ def compile_numpy(
 def _found_late(scope: dict[str, Any], name: str, op: str) -> Any:
     """The function of a primitive; SciPy's, which take a third of a second to load, when one is
     first called, which a formula that runs compiled never does."""
-    if not isinstance(TABLE[op].function, str):
+    if not is_late(op):
         return numpy_function(op)
 
     def load(*arguments: Any) -> Any:

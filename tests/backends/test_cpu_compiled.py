@@ -1,6 +1,7 @@
 """Ops whose formulas run compiled: the same results, whatever the layout, the dtype and the
 threads."""
 
+import math
 import subprocess
 import sys
 
@@ -228,3 +229,43 @@ assert torch.allclose(large[:10], small, atol=1e-7)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 65520.0, 6e-8, 1e-8, 3.4e38, 1.001953125]
+
+
+@pytest.mark.parametrize("length", [4096, 5003])
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_large_casts_to_half_precision_and_back(kind, length):
+    generator = np.random.default_rng(length)
+    x = generator.standard_normal(length) * 10.0 ** generator.integers(-9, 9, length)
+    x = x.astype(np.float32)
+    x[: len(SPECIAL)] = SPECIAL
+    with np.errstate(all="ignore"):
+        expected = x.astype(getattr(torch, kind).numpy)
+    found = torch.from_numpy(x).to(getattr(torch, kind))
+    there, number = found.view(torch.int16).numpy(), ~np.isnan(x)
+    np.testing.assert_array_equal(there[number], expected.view(np.int16)[number])
+    np.testing.assert_array_equal(found.float().numpy(), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_casts_of_any_strides(kind):
+    dtype = getattr(torch, kind)
+    x = torch.randn(70, 66)
+    for view in (x.t(), x[:, ::2], x.expand(3, 70, 66), x[1:]):
+        found = view.to(dtype)
+        assert torch.equal(found.contiguous(), view.contiguous().clone().to(dtype))
+        turned = torch.zeros(view.shape[::-1], dtype=dtype).permute(*range(view.dim())[::-1])
+        turned.copy_(view)
+        assert torch.equal(turned, found)
+    written = torch.zeros(4, 4096, dtype=dtype)
+    written[1:3] = torch.arange(4096) / 64
+    assert torch.equal(written[2].float(), (torch.arange(4096) / 64).to(dtype).float())
+    assert not written[0].any() and not written[3].any()
+
+
+def test_scipys_functions_of_large_arrays_run_compiled():
+    x = torch.linspace(-5, 5, 5001)
+    expected = np.array([math.erf(v) for v in x.tolist()])
+    np.testing.assert_allclose(torch.erf(x).numpy(), expected, atol=2e-7)

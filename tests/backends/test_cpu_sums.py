@@ -37,3 +37,14 @@ def test_strided_and_half_and_complex():
     assert torch.equal(x.half().sum(0).double(), exact.sum(0).half().double())
     turned = x.to(torch.complex64) * 1j
     assert torch.equal(turned.sum(0).imag.double(), exact.sum(0))
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 1000, 4095])
+def test_products_of_many_factors(length):
+    x = np.random.default_rng(length).uniform(0.99, 1.01, (2, 3, length)).astype(np.float32)
+    found = torch.from_numpy(x).prod(-1)
+    np.testing.assert_allclose(found.numpy(), x.astype(np.float64).prod(-1), rtol=1e-5)
+    assert torch.from_numpy(x[0, 0]).prod(0, keepdim=True).shape == (1,)
+    x[0, 0, -1], x[1, 1, 0] = 0.0, np.nan
+    found = torch.from_numpy(x).prod(-1)
+    assert found[0, 0] == 0 and found[1, 1].isnan()

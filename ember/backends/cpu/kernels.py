@@ -14,13 +14,19 @@ from ember.backends.base import Kernels
 from ember.backends.cpu.arrays import row_major
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
-from ember.backends.cpu.sums import blocked_sum, wants_blocks
+from ember.backends.cpu.sums import blocked_sum, halved_product, wants_blocks, wants_halves
 from ember.dtypes import HALF, bfloat16, bool_, complex32, complex64, float32
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Array, Spec, Storage, contiguous_spec
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
 from ember.layout import channels_lie_last
-from ember.scalar.evaluate import compile_numpy, constant, numpy_function, single_ufunc
+from ember.scalar.evaluate import (
+    compile_numpy,
+    constant,
+    is_late,
+    numpy_function,
+    single_ufunc,
+)
 
 Runner = Callable[..., Any]
 LARGE_ENOUGH = 1 << 12  # elements from which a formula may be worth compiling
@@ -58,7 +64,18 @@ class CpuKernels(Kernels):
 
     def copy(self, target: Array, source: Array) -> None:
         """Write an array into another."""
-        np.copyto(target.host(), source.host(), casting="unsafe")
+        if not converted(target, source):
+            np.copyto(target.host(), source.host(), casting="unsafe")
+
+
+def converted(target: Array, source: Array) -> bool:
+    """Write a large array into another where one is of half precision, which NumPy is slow at;
+    False where nothing was done."""
+    to, from_ = target.spec.dtype, source.spec.dtype
+    if to is from_ or target.spec.numel < LARGE_ENOUGH or not (to in HALF or from_ in HALF):
+        return False
+    casting = importlib.import_module("ember.backends.cpu.casting")
+    return bool(casting.cast(target, source))
 
 
 def _prepare_rows(call: MapCall) -> Runner:
@@ -106,6 +123,8 @@ def _prepare_map(call: MapCall) -> Runner:
     out = call.out_specs[0]
     half = call.compute in HALF
     loop = loop_of(call) if half else None
+    if not half and ufunc is not None and is_late(call.roots[0].op):
+        loop = loop_of(call)  # SciPy's functions are slower by an order of magnitude
     single = loop is None and ufunc is not None and not call.writes
     if single and _is_direct(call, casts, compute, ufunc):
         return _unary(ufunc, out) if len(casts) == 1 else _binary(ufunc, out)
@@ -115,7 +134,7 @@ def _prepare_map(call: MapCall) -> Runner:
         else compile_numpy(call.roots, list(call.names), compute.numpy, call.axes)
     )
     runner = _writing(function, casts, call) if call.writes else _general(function, casts, call)
-    if not half:
+    if not half and loop is None:
         loop = loop_of(call)
     return runner if loop is None else _compiled(runner, loop, call)
 
@@ -300,7 +319,9 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
     initial = {} if call.zero is None else {"initial": constant(call.zero, target)}
     dtype = {} if ufunc in (np.logical_and, np.logical_or) else {"dtype": target}
     if ufunc is np.add and wants_blocks(call.in_specs[0].shape, axes, target):
-        return _prepare_blocked_sum(call, None if same else target)
+        return _by_parts(blocked_sum, call, None if same else target)
+    if ufunc is np.multiply and wants_halves(call.in_specs[0].shape, axes, target):
+        return _by_parts(lambda x, _: halved_product(x), call, None if same else target)
 
     def run(a: Array) -> Array:
         token = enter()
@@ -316,14 +337,14 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
     return run
 
 
-def _prepare_blocked_sum(call: ReduceCall, cast: Any) -> Runner:
+def _by_parts(total: Callable[..., Any], call: ReduceCall, cast: Any) -> Runner:
     out, axes = call.out_specs[0], call.axes
 
     def run(a: Array) -> Array:
         token = enter()
         try:
             nd = a.host()
-            value = blocked_sum(nd if cast is None else nd.astype(cast), axes)
+            value = total(nd if cast is None else nd.astype(cast), axes)
             return _store(value.reshape(out.shape), out, [nd])
         finally:
             leave(token)
