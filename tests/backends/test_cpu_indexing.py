@@ -181,6 +181,24 @@ def test_rows_add_up(monkeypatch, width, kind):
     np.testing.assert_allclose(out, expected)
 
 
+@pytest.mark.parametrize("width", [8, 17, 64, 300])
+@pytest.mark.parametrize("step", [1, 2])
+def test_float_rows_add_up_compiled(monkeypatch, width, step):
+    monkeypatch.setattr(scattering, "WORTH_COMPILING", 1)
+    monkeypatch.setattr(scattering, "GRAIN", 1)
+    rng = np.random.default_rng(4)
+    rows = np.concatenate([rng.integers(-3, 20, 50), np.full(30, 7)])
+    source = rng.standard_normal((80 * step, width)).astype(np.float32)[::step]
+    for lowest in (0, -3):  # negative ones are counted from the end
+        chosen = np.maximum(rows, lowest)
+        out = np.ones((25, width), np.float32)
+        expected = out.copy()
+        for row, terms in zip(chosen, source):
+            expected[row] += terms
+        accumulate_rows(out, chosen, source)
+        np.testing.assert_allclose(out, expected, rtol=2e-6, atol=2e-6)
+
+
 KEYS = [  # shape of x, key (None: the whole dim; a tuple: random integers; True: a mask of a dim)
     ((4, 3), ((5,),)),
     ((4, 3), (None, (5,))),

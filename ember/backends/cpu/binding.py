@@ -13,10 +13,12 @@ from ember.backends.cpu import compiled, compiled_attention
 from ember.backends.cpu import kernels as eager
 from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
 from ember.backends.cpu.matmul import linear, linear_backward
+from ember.backends.cpu.scattering import index_add
 from ember.backends.cpu.sums import wants_blocks
 from ember.dtypes import HALF
 from ember.kernel.array import Array
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
+from ember.kernel.number import Slot
 from ember.scalar.evaluate import numpy_function, single_ufunc
 
 Step = Callable[[], Any]
@@ -95,6 +97,16 @@ def _affine_backward(
     return partial(linear_backward, g.host(), x.host(), weight.host(), biased, needs, made)
 
 
+def _index_add(
+    call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
+) -> Step | None:
+    x, dim, index, source, alpha = operands
+    out = outs[0].host()
+    if x.spec.dtype in HALF or not out.flags.c_contiguous or isinstance(alpha, Slot):
+        return None
+    return partial(index_add, x.host(), dim, index.host(), source.host(), alpha, out)
+
+
 def _attention(
     call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]
 ) -> Step | None:
@@ -147,6 +159,7 @@ LIBRARY = {
     "matmul": _product,
     "linear": _affine,
     "linear_backward": _affine_backward,
+    "index_add": _index_add,
     "attention": _attention,
     "attention_backward": _attention_backward,
     "cross_entropy": _class_loss,

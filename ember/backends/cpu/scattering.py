@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ember.backends.cpu import threads
 from ember.backends.cpu.indexing import (
     SELF,
     Indices,
@@ -22,6 +23,9 @@ from ember.backends.cpu.indexing import (
     restored,
     words,
 )
+from ember.backends.cpu.native import builtin
+from ember.backends.cpu.row_sums_text import UNROLLED, row_sums_text
+from ember.backends.cpu.tile_text import lanes
 from ember.errors import check
 
 NDArray = np.ndarray[Any, Any]
@@ -30,6 +34,9 @@ Shape = tuple[int, ...]
 SPARSE_ELEMENTS = 1 << 18  # adding more than this to rows is worth importing scipy.sparse
 DENSE = 4  # with less than one new row in so many, all rows are added
 ROUNDS_WIDTH = 32  # rows as long as this are added whole, shorter ones element by element
+SHORTEST_COMPILED, WORTH_COMPILING = 8, 1 << 13  # elements of a row, and of all that are added
+GRAIN = 1 << 17  # additions that are worth a thread
+NOTHING = np.empty(1, np.float32)
 HEAVY = 8  # a row with more terms than this is summed by itself
 
 
@@ -54,12 +61,22 @@ def scatter(
     return _combine_flat(x, places, values, reduce, include_self)
 
 
-def index_add(x: NDArray, dim: int, index: NDArray, source: NDArray, alpha: Any = 1) -> NDArray:
-    """x with alpha·source's slices along dim added at index. IndexRangeError."""
+def index_add(
+    x: NDArray,
+    dim: int,
+    index: NDArray,
+    source: NDArray,
+    alpha: Any = 1,
+    out: NDArray | None = None,
+) -> NDArray:
+    """x with alpha·source's slices along dim added at index, in `out`, dense, if it is given.
+    IndexRangeError."""
     check_range(index, *_size_along(x.shape, dim), SELF)
     if alpha != 1:
         source = source * source.dtype.type(alpha)
-    out = np.array(x, order="C")
+    if out is None:
+        out = np.empty(x.shape, x.dtype)
+    np.copyto(out, x)
     if x.ndim == 0:
         np.add.at(out.reshape(1), index.reshape(-1), source.reshape(-1))
         return out
@@ -175,10 +192,14 @@ def _size_along(shape: Shape, dim: int) -> tuple[int, int]:
 def accumulate_rows(out: NDArray, rows: NDArray, source: NDArray) -> None:
     """out[rows[i]] += source[i] for all i, in place; (n, width), (m,), (m, width).
 
-    The gradient of an embedding is this, so it has three ways: a sparse product where SciPy is
-    there and the work is large; whole rows, in rounds in which no row occurs twice; elements.
+    The gradient of an embedding is this, so it has four ways: compiled, for float32; a sparse
+    product where SciPy is there and the work is large; whole rows, in rounds in which no row occurs
+    twice; elements.
     """
     width = out.shape[1]
+    if source.size >= WORTH_COMPILING and _is_compiled(out, rows, source):
+        _add_compiled(out, rows, source)
+        return
     if source.size >= SPARSE_ELEMENTS and out.dtype.kind in "fc":
         try:
             from scipy.sparse import csr_array
@@ -198,6 +219,31 @@ def accumulate_rows(out: NDArray, rows: NDArray, source: NDArray) -> None:
     else:
         places = rows[:, None] * width + np.arange(width)
         np.add.at(out.reshape(-1), places.reshape(-1), source.reshape(-1))
+
+
+def _is_compiled(out: NDArray, rows: NDArray, source: NDArray) -> bool:
+    return bool(
+        out.dtype == np.float32
+        and source.dtype == np.float32
+        and out.shape[1] >= SHORTEST_COMPILED
+        and out.flags.c_contiguous
+        and source.strides[1] == source.itemsize
+        and rows.min() >= 0
+        and rows.max() < len(out)
+    )
+
+
+def _add_compiled(out: NDArray, rows: NDArray, source: NDArray) -> None:
+    """Each thread adds a part of all rows."""
+    width, block = out.shape[1], UNROLLED * lanes()
+    kernel = builtin(row_sums_text(lanes()))
+    table = [len(rows), width, source.strides[0] // source.itemsize]
+    given = source, out, np.ascontiguousarray(rows, np.int64), np.array(table, np.int64)
+
+    def part(begin: int, end: int) -> None:
+        kernel(*given, NOTHING, begin, end)
+
+    threads.split(part, -(-width // block), max(1, GRAIN // (len(rows) * block)))
 
 
 def _add_in_rounds(out: NDArray, rows: NDArray, source: NDArray) -> None:
