@@ -6,7 +6,8 @@ from __future__ import annotations
 import collections
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -153,13 +154,20 @@ def facts_of(owner: Any) -> tuple[Any, ...]:
     return module_facts(owner) if isinstance(owner, Module) else object_facts(owner)
 
 
+def _dicts(owner: Any) -> list[dict[str, Any]]:
+    """What holds all that an object holds."""
+    if not isinstance(owner, Module):
+        return [vars(owner)]
+    return [vars(owner), owner._parameters, owner._buffers, owner._modules]
+
+
+def _values(dicts: list[dict[str, Any]]) -> Iterator[Any]:
+    return chain.from_iterable(map(dict.values, dicts))
+
+
 def _held(owner: Any) -> list[Any]:
     """All that an object holds: while these are the same objects, its facts are the same."""
-    values = vars(owner).values()
-    if not isinstance(owner, Module):
-        return list(values)
-    held = (owner._parameters, owner._buffers, owner._modules)
-    return [*values, *(value for values in held for value in values.values())]
+    return [*_values(_dicts(owner))]
 
 
 def _are_same(found: list[Any], before: list[Any]) -> bool:
@@ -203,6 +211,10 @@ class Guard:
         self.cells = [(c, v, type(v) in PLAIN) for c, v in reached.cells]
         self.globals = [(g, n, v, type(v) in PLAIN) for g, n, v in reached.globals]
         self.facts = [(owner, _held(owner), facts) for owner, facts in reached.facts]
+        self.owners = [owner for owner, _ in reached.facts]
+        self.attributes = list(map(vars, self.owners))
+        self.dicts = [d for owner in self.owners for d in _dicts(owner)]
+        self.sizes, self.held = list(map(len, self.dicts)), [*_values(self.dicts)]
         self.tensors = [(t, t._array.storage, t._requires_grad) for t in reached.tensors]
         self.grads = [(t, t.grad is None) for t in reached.leaves]
         self.checks: list[Callable[[], bool]] = []  # of optimizers
@@ -227,9 +239,11 @@ class Guard:
             now = names.get(name)
             if not (now == value and type(now) is type(value) if plain else now is value):
                 return f"the global {name} has another value"
-        for owner, held, facts in self.facts:
-            if not _are_same(_held(owner), held) and facts_of(owner) != facts:
-                return f"an attribute of a {type(owner).__name__} has changed (training, perhaps)"
+        if not self._are_untouched():
+            for owner, held, facts in self.facts:
+                if not _are_same(_held(owner), held) and facts_of(owner) != facts:
+                    kind = type(owner).__name__
+                    return f"an attribute of a {kind} has changed (training, perhaps)"
         for tensor, storage, requires in self.tensors:
             if tensor._array.storage is not storage or tensor._requires_grad is not requires:
                 return "a parameter or buffer has other memory"
@@ -241,6 +255,14 @@ class Guard:
         if self.tape is not None and not self.tape.run():
             return "numbers of an optimizer decide otherwise"
         return None
+
+    def _are_untouched(self) -> bool:
+        """Whether all that the modules and objects hold is what it was, which is quickly seen."""
+        if not all(map(is_, map(vars, self.owners), self.attributes)):
+            return False
+        return list(map(len, self.dicts)) == self.sizes and all(
+            map(is_, _values(self.dicts), self.held)
+        )
 
 
 def _aliases(leaves: list[Any]) -> tuple[int, ...]:
