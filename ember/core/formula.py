@@ -350,7 +350,7 @@ class FormulaOp(Op):
                     value = old
                 saved[name] = Saved(value) if isinstance(value, Tensor) else value
             if recipe.saves_result:
-                saved[self.output] = Saved(out, is_output=True)
+                saved[self.output] = Saved(out, True)
             node.saved = saved
         else:
             node.saved = NOTHING

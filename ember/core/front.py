@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ember.backends.cpu import native
-from ember.backends.cpu.front_table import BLOCK, CALLABLES, ENTRIES, ENTRY, HEADER
+from ember.backends.cpu.front_table import BLOCK, CALLABLES, ENTRIES, ENTRY, HEADER, RECIPE
 from ember.backends.cpu.front_text import front_text
 from ember.core import executor, modes
-from ember.core.plan import Plan
-from ember.core.tensor import Tensor
+from ember.core.formula_node import FormulaNode
+from ember.core.node import NO_EDGE, Node, Saved, made_at
+from ember.core.node import _sequence as sequence
+from ember.core.plan import NOTHING, Plan, Recipe
+from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU
 from ember.dtypes import HALF, float32
 from ember.kernel.array import Array, Exposed, Spec, Storage, contiguous_spec
@@ -56,9 +59,10 @@ def _word(address: int) -> int:
     return int(ctypes.c_int64.from_address(address).value)
 
 
-def _place(kind: type, name: str, example: Any) -> int:
-    """Where a slot lies in objects of a class, found on its descriptor and tried on an example."""
-    descriptor = kind.__dict__[name]
+def _place(kinds: list[type], example: Any, name: str) -> int:
+    """Where a slot of one of these classes lies: found on its descriptor, tried on an example."""
+    kind = next(k for k in kinds if name in vars(k))
+    descriptor = vars(kind)[name]
     if type(descriptor).__name__ != "member_descriptor":
         raise Odd(f"{kind.__name__}.{name} is no slot")
     place = _word(_word(id(descriptor) + MEMBER) + OFFSET)
@@ -107,6 +111,7 @@ class Front:
         self.operators = operators
         self.words = (ctypes.c_int64 * (len(HEADER) + BLOCK * len(operators)))()
         self.kept: dict[int, Any] = {}  # what the words point to, by place
+        self.recipes: list[Any] = []
         self.lessons = [0] * len(operators)
         self.checked: dict[Any, bool] = {}
         _check_lists()
@@ -140,6 +145,7 @@ class Front:
                 node = op.record(plan, (a, b, *op.defaults[2:]), out)
                 if node is not None:
                     out._grad_fn, out._requires_grad = node, True
+                    self._teach(index, plan, a, b)
             return out
 
         for name, function in (("learn", learn), ("run", run), ("record", record)):
@@ -163,14 +169,46 @@ class Front:
         if plan is not None:
             self._write(index, first, second, facts or {"plan": plan})
 
+    def _teach(self, index: int, plan: Plan, a: Any, b: Any) -> None:
+        """Add how runs like this one are recorded to their entry."""
+        first = a._array.spec
+        second = b._array.spec if isinstance(b, Tensor) else type(b)
+        start = self._start(index, first, second)
+        if self.kept.get(start + ENTRY.index("plan")) is plan:
+            for mask, recipe in plan.recipes.items():
+                place = start + ENTRY.index(f"recipe_{mask}")
+                if recipe.any and not self.words[place]:
+                    self._point(place, self._recipe(index, plan, recipe))
+
+    def _recipe(self, index: int, plan: Plan, recipe: Recipe) -> _Number:
+        """A recipe as words; like all that compiled code may be reading, it is never freed."""
+        names = [name for name, _ in recipe.saves]
+        wanted = sum(1 << i for i, (_, goes) in enumerate(recipe.edges) if goes)
+        result = self.operators[index].op.output if recipe.saves_result else None
+        known = {
+            "kind": id(recipe.kind), "out_specs": id(plan.call.out_specs), "recipe": id(recipe),
+            "wanted": wanted, "any_saved": bool(names or result), "saves": len(names),
+            "result": id(result) if result else 0,
+        }  # fmt: skip
+        words = [known[name] for name in RECIPE]
+        for name, position in recipe.saves:
+            words += [id(name), plan.positions.index(position)]
+        made = (ctypes.c_int64 * len(words))(*words)
+        self.recipes.append((made, plan, recipe, names, result))
+        return _Number(ctypes.addressof(made))
+
     def _meet(self, kind: type) -> None:
         """Let parameters go the short way, once there are any."""
         if kind.__name__ == "Parameter" and kind.__module__ == "ember.nn.parameter":
             self._point(HEADER.index("parameter"), kind)
 
-    def _write(self, index: int, first: Spec, second: Any, facts: dict[str, Any]) -> None:
+    def _start(self, index: int, first: Spec, second: Any) -> int:
+        """Where the entry for two keys begins."""
         place = (((id(first) * 1099511628211 + id(second)) * -7046029254386353131) & MASK) >> 40
-        start = len(HEADER) + index * BLOCK + len(CALLABLES) + place % ENTRIES * len(ENTRY)
+        return len(HEADER) + index * BLOCK + len(CALLABLES) + place % ENTRIES * len(ENTRY)
+
+    def _write(self, index: int, first: Spec, second: Any, facts: dict[str, Any]) -> None:
+        start = self._start(index, first, second)
         for offset in range(len(ENTRY)):
             self.words[start + offset] = 0
         before = [self.kept.pop(start + offset, None) for offset in range(len(ENTRY))]
@@ -252,25 +290,39 @@ class _Number:
         self.value, self.kept = value, kept
 
 
+def _examples() -> dict[str, tuple[list[type], Any]]:
+    """Objects with slots, by the name they have in the header, and the classes that name those."""
+    nd = np.zeros(1, np.float32)
+    array = Array(Storage(nd, CPU), contiguous_spec((1,), float32, CPU), 0, nd)
+    node: Any = object.__new__(FormulaNode)
+    node.edges, node.out_specs, node.sequence, node.recipe, node.saved = (), (array,), 7, nd, {}
+    saved = Saved(tensor_of(array))
+    return {
+        "array": ([Array], array), "storage": ([Storage], array.storage),
+        "node": ([FormulaNode, Node], node), "saved": ([Saved], saved),
+    }  # fmt: skip
+
+
 def _header() -> dict[str, Any]:
     """What the methods know of objects, by name."""
-    array = Array(Storage(np.zeros(1), CPU), contiguous_spec((1,), float32, CPU), 0)
-    array.nd = array.storage.buffer
     found: dict[str, Any] = {
         "special": modes.SPECIAL, "layouts": modes.LAYOUTS, "slot": executor._slot,
-        "none": None, "false": False, "zero": 0,
+        "made_at": made_at, "state": modes.state,
+        "none": None, "false": False, "true": True, "zero": 0,
+        "no_edge": NO_EDGE, "nothing_saved": NOTHING, "sequence": sequence,
         "tensor": Tensor, "parameter": Tensor, "array": Array, "storage": Storage,
-        "exposed": Exposed, "ndarray": np.ndarray, "float": float, "int": int,
+        "exposed": Exposed, "ndarray": np.ndarray, "saved": Saved,
         "no_arguments": (),
     }  # fmt: skip
+    examples = _examples()
     for name in HEADER:
-        kind, _, slot = name.partition("_")
+        kind, _, part = name.partition("_")
         if kind == "name":
-            found[name] = sys.intern(f"_{slot}")
-        elif kind == "array" and slot:
-            found[name] = _Number(_place(Array, slot, array))
-        elif kind == "storage" and slot:
-            found[name] = _Number(_place(Storage, slot, array.storage))
+            found[name] = sys.intern(f"_{part}")
+        elif kind == "word":
+            found[name] = sys.intern(part)
+        elif kind in examples and part:
+            found[name] = _Number(_place(*examples[kind], part))
     found["new_object"] = _Number(_new_object())
     found["new_ndarray"] = _Number(_new_ndarray())
     return found

@@ -9,7 +9,6 @@ from typing import Any
 
 from ember.core import modes
 from ember.core.hooks import Hooks, RemovableHandle, hook_into
-from ember.errors import check
 from ember.kernel.array import Array, Spec
 
 _sequence = itertools.count()
@@ -93,24 +92,39 @@ class AccumulateGrad(Node):
 
 def leaf_node(tensor: Any) -> Node:
     """The AccumulateGrad of a leaf, made once."""
-    node = tensor.__dict__.get("_accumulate")
+    node: Node | None = tensor._accumulate
     if node is None:
         node = tensor.__dict__["_accumulate"] = AccumulateGrad(tensor)
-    return node  # type: ignore[no-any-return]
+    return node
 
 
 def edge_of(tensor: Any) -> Edge:
     """Where a gradient for this tensor goes: its node's output, or the leaf's accumulator."""
     if tensor._base is not None:
         _refresh[0](tensor)
-    if tensor._grad_fn is not None:
-        return tensor._grad_fn, tensor._output_nr
+    node = tensor._grad_fn
+    if node is not None:
+        return node, tensor._output_nr
     return (leaf_node(tensor), 0) if tensor._requires_grad else NO_EDGE
 
 
 _refresh: list[Callable[[Any], None]] = [
     lambda tensor: None
 ]  # history.py: views whose base was written
+
+
+SAVED_INFERENCE = (
+    "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+    "inference mode in computation tracked by autograd. To work around this, you can make a clone "
+    "to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+    "`torch.inference_mode()`."
+)
+FREED_GRAPH = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Saved intermediate values of the graph are freed when you call "
+    ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the "
+    "graph a second time or if you need to access saved tensors after calling backward."
+)
 
 
 class Saved:
@@ -120,24 +134,23 @@ class Saved:
     __slots__ = ("array", "hooks", "is_output", "leaf", "node", "output_nr", "packed", "version")
 
     def __init__(self, tensor: Any, is_output: bool = False):
-        check(
-            not tensor._inference,
-            RuntimeError,
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
-            "inference mode in computation tracked by autograd. To work around this, you can make "
-            "a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
-            "instead of `torch.inference_mode()`.",
-        )
-        self.array: Array | None = tensor._array
-        self.version, self.is_output = tensor._array.storage.version, is_output
-        self.node, self.output_nr, self.leaf = None, 0, None
-        self.hooks = modes.state.saved_hooks[-1] if modes.state.saved_hooks else None
+        if tensor._inference:
+            raise RuntimeError(SAVED_INFERENCE)
+        array = tensor._array
+        self.array: Array | None = array
+        self.version, self.is_output = array.storage.version, is_output
+        self.leaf = self.hooks = None
         if not is_output and (
             tensor._requires_grad or (tensor._base is not None and tensor.requires_grad)
         ):
             self.node, self.output_nr = edge_of(tensor)
-            self.leaf = tensor if tensor._grad_fn is None else None
-        if self.hooks is not None:
+            if tensor._grad_fn is None:
+                self.leaf = tensor
+        else:
+            self.node, self.output_nr = NO_EDGE
+        hooks = modes.state.saved_hooks
+        if hooks:
+            self.hooks = hooks[-1]
             self.packed = self.hooks[0](_detached[0](tensor))
             self.array = None
 
@@ -147,16 +160,8 @@ class Saved:
         if self.hooks is not None:
             return self._reconnect(self.hooks[1](self.packed)._array, owner)
         array = self.array
-        check(
-            array is not None,
-            RuntimeError,
-            "Trying to backward through the graph a second time (or directly access saved tensors "
-            "after they have already been freed). Saved intermediate values of the graph are "
-            "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you "
-            "need to backward through the graph a second time or if you need to access saved "
-            "tensors after calling backward.",
-        )
-        assert array is not None
+        if array is None:
+            raise RuntimeError(FREED_GRAPH)
         if array.storage.version != self.version:
             self._complain(array, owner)
         return self._reconnect(array, owner)

@@ -172,6 +172,19 @@ yes:
   ret i1 true
 }}
 
+; 1 where a tensor needs a gradient, 0 where not, 2 where that takes a closer look.
+define internal i64 @needs(ptr %front, ptr %tensor) #0 {{
+  {header("name_requires_grad", "name")}
+  {header("name_base", "base")}
+  {header("false", "false")}
+  {header("none", "none")}
+  %free = call i1 @has(ptr %tensor, ptr %name, ptr %false)
+  %own = call i1 @has(ptr %tensor, ptr %base, ptr %none)
+  %asked = select i1 %free, i64 0, i64 1
+  %found = select i1 %own, i64 %asked, i64 2
+  ret i64 %found
+}}
+
 ; Whether an ndarray has this dtype.
 define internal i1 @is_of(ptr %front, ptr %array, ptr %descr) #0 {{
   {number("array_nd", "at_nd")}

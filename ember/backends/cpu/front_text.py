@@ -9,6 +9,7 @@ to the Python function of the op, so nothing here decides what an op means.
 
 from __future__ import annotations
 
+from ember.backends.cpu.front_nodes import NODES
 from ember.backends.cpu.front_parts import PARTS
 from ember.backends.cpu.front_table import (
     BLOCK,
@@ -25,6 +26,7 @@ from ember.backends.cpu.front_table import (
 SEARCH = f"""
 entry:
   %room = alloca double
+  %values = alloca [2 x ptr]
   %front = load ptr, ptr @front
   %skipped = mul i64 %index, {BLOCK}
   %start = add i64 %skipped, {len(HEADER)}
@@ -121,18 +123,46 @@ compute:
   %to = call ptr @slot_of(ptr %nd, i64 {NDARRAY_DATA})
   call void @loop(ptr %row, ptr %from_a, ptr %from_b, ptr %to)
   {entry("plan", "plan")}
+  {entry("recipe_1", "recipe_1")}
+  {entry("recipe_2", "recipe_2")}
+  {entry("recipe_3", "recipe_3")}
   call void @Py_IncRef(ptr %plan)
   %out = call ptr @made(ptr %front, ptr %row, ptr %nd)
   %no_out = icmp eq ptr %out, null
-  br i1 %no_out, label %done, label %left_asks
-left_asks:
-  %asks_a = call i1 @asks(ptr %front, ptr %left)
-  br i1 %asks_a, label %record, label %right_asks
-right_asks:
-  br i1 %is_tensor, label %right_look_asks, label %done
-right_look_asks:
-  %asks_b = call i1 @asks(ptr %front, ptr %right)
-  br i1 %asks_b, label %record, label %done
+  br i1 %no_out, label %done, label %left_needs
+left_needs:
+  %needs_a = call i64 @needs(ptr %front, ptr %left)
+  br i1 %is_tensor, label %right_needs, label %weigh
+right_needs:
+  %needs_right = call i64 @needs(ptr %front, ptr %right)
+  br label %weigh
+weigh:
+  %needs_b = phi i64 [0, %left_needs], [%needs_right, %right_needs]
+  %any = or i64 %needs_a, %needs_b
+  %none_needs = icmp eq i64 %any, 0
+  br i1 %none_needs, label %done, label %ask
+ask:
+  %usual = icmp eq i64 %any, 1
+  br i1 %usual, label %by_mode, label %record
+by_mode:
+  %mode = call i32 @recording(ptr %front)
+  switch i32 %mode, label %record [i32 0, label %done
+    i32 1, label %by_recipe]
+by_recipe:
+  %double_b = shl i64 %needs_b, 1
+  %mask = or i64 %needs_a, %double_b
+  %is_1 = icmp eq i64 %mask, 1
+  %is_2 = icmp eq i64 %mask, 2
+  %one_of_two = select i1 %is_2, ptr %recipe_2, ptr %recipe_3
+  %recipe = select i1 %is_1, ptr %recipe_1, ptr %one_of_two
+  %unknown = icmp eq ptr %recipe, null
+  br i1 %unknown, label %record, label %short
+short:
+  store ptr %left, ptr %values
+  %values.1 = getelementptr ptr, ptr %values, i64 1
+  store ptr %right, ptr %values.1
+  %recorded = call i1 @record(ptr %front, ptr %recipe, ptr %values, i64 2, i64 %mask, ptr %out)
+  br i1 %recorded, label %done, label %record
 record:
   %record.p = getelementptr i64, ptr %block, i64 {CALLABLES.index("record")}
   %recorder = load ptr, ptr %record.p
@@ -141,7 +171,7 @@ record:
   call void @Py_DecRef(ptr %out)
   br label %done
 done:
-  %result = phi ptr [null, %compute], [%out, %right_asks], [%out, %right_look_asks],
+  %result = phi ptr [null, %compute], [%out, %weigh], [%out, %by_mode], [%out, %short],
     [%said, %record]
   call void @Py_DecRef(ptr %plan)
   ret ptr %result
@@ -233,4 +263,4 @@ define ptr @ember_{i}(ptr %self, ptr %other) #0 {{
 """
         for i, kind in enumerate(kinds)
     )
-    return PARTS + BINARY + WRITTEN + methods
+    return PARTS + NODES + BINARY + WRITTEN + methods
