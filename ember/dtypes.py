@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any, ClassVar
 
@@ -226,15 +227,15 @@ def category_of_number(value: Any) -> int:
     raise TypeError(f"expected a Number or a Tensor, but got {type(value).__name__}: {value!r}")
 
 
-def as_dtype(name: str, value: Any) -> dtype:
+def as_dtype(name: str, value: Any, parameter: str = "'dtype'") -> dtype:
     """A dtype given as such or as Python's type of numbers: float means float64, int int64. `name`
-    is that of the function, for the TypeError about anything else."""
+    is that of the function, `parameter` of its argument, for the TypeError about anything else."""
     if isinstance(value, dtype):
         return value
     found = PYTHON_TYPES.get(value) if isinstance(value, type) else None
     if found is None:
         raise TypeError(
-            f"{name}(): argument 'dtype' must be torch.dtype, not {type(value).__name__}"
+            f"{name}(): argument {parameter} must be torch.dtype, not {type(value).__name__}"
         )
     return found
 
@@ -250,8 +251,8 @@ class finfo:
     32
     """
 
-    def __init__(self, type: dtype | None = None):
-        type = as_dtype("finfo", type) if type is not None else float32
+    def __init__(self, type: dtype | builtins.type = float32):
+        type = as_dtype("finfo", type, "'type' (position 1)")
         if type.category < FLOAT:
             raise TypeError(
                 "torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
@@ -283,7 +284,10 @@ class iinfo:
     127
     """
 
-    def __init__(self, type: dtype):
+    def __init__(self, type: dtype | builtins.type):
+        type = as_dtype("iinfo", type, "'type' (position 1)")
+        if type is bool_:
+            raise TypeError("torch.bool is not supported by torch.iinfo")
         if type.category != INTEGRAL:
             raise TypeError(
                 "torch.iinfo() requires an integer input type. Use torch.finfo to handle "

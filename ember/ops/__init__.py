@@ -18,7 +18,7 @@ from ember.core.tensor import Tensor
 
 FAMILIES = (
     "formats arithmetic rounding comparisons choices exponentials activations pointwise moves "
-    "views splits strided shared_memory create ranges reduce rowwise joining indexing matmul "
+    "views splits strided shared_memory create likes ranges reduce rowwise joining indexing matmul "
     "legacy subclasses operators gathering index_slices complex_numbers"
 ).split()
 LATER = (

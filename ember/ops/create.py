@@ -8,8 +8,7 @@ import numpy as np
 
 from ember import dtypes
 from ember.core import modes
-from ember.core.array import check_strides, fill, from_host
-from ember.core.array import empty as array_of
+from ember.core.array import check_strides, from_host
 from ember.core.dispatch import number_type
 from ember.core.factory import (
     MARKED,
@@ -28,9 +27,8 @@ from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.dtypes import from_numpy_dtype
 from ember.errors import check
-from ember.kernel.array import expose, spec_of
-from ember.layout import like_strides
-from ember.ops.formats import preserve_format, strided
+from ember.kernel.array import expose
+from ember.ops.formats import strided
 from ember.ops.shared_memory import of_memory
 from ember.source_lines import warn
 
@@ -391,43 +389,6 @@ def empty_strided(
     return (
         flat.as_strided(shape, strides).detach().requires_grad_(kwargs.pop("requires_grad", False))
     )
-
-
-def _like(input: Tensor, value: Any, kwargs: dict[str, Any]) -> Tensor:
-    spec = input._array.spec
-    dtype = kwargs.get("dtype") or spec.dtype
-    device = place(kwargs["device"]) if kwargs.get("device") is not None else spec.device
-    memory_format = kwargs.get("memory_format") or preserve_format
-    strides = memory_format.strides_of(spec.shape) if memory_format is not preserve_format else None
-    strides = strides or like_strides(spec.shape, spec.strides)
-    array = array_of(spec_of(spec.shape, strides, dtype, device))
-    if value is not None:
-        fill(array, fill_value(dtype, value))
-    return finish(array, kwargs.get("requires_grad", False), kwargs.get("pin_memory", False))
-
-
-@composite(FUNCTION)
-def zeros_like(input: Tensor, **kwargs: Any) -> Tensor:
-    """Zeros with the shape, dtype, device and dim order of another tensor."""
-    return _like(input, 0, kwargs)
-
-
-@composite(FUNCTION)
-def ones_like(input: Tensor, **kwargs: Any) -> Tensor:
-    """Ones with the shape, dtype, device and dim order of another tensor."""
-    return _like(input, 1, kwargs)
-
-
-@composite(FUNCTION)
-def empty_like(input: Tensor, **kwargs: Any) -> Tensor:
-    """An uninitialised tensor like another."""
-    return marked(_like(input, None, kwargs))
-
-
-@composite(FUNCTION)
-def full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
-    """A tensor like another, filled with a number."""
-    return _like(input, fill_value.item() if isinstance(fill_value, Tensor) else fill_value, kwargs)
 
 
 def _new(self: Tensor, value: Any, sizes: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -5,7 +5,7 @@ import math
 from ember.core.registry import FUNCTION, F, composite
 from ember.dtypes import INTEGRAL
 from ember.errors import check
-from ember.ops.create import empty_like
+from ember.ops.likes import empty_like
 from ember.source_lines import warn
 
 # The value that SELU saturates at: α·λ (Klambauer et al., arXiv:1706.02515)

@@ -15,9 +15,17 @@ CPU_KIND = (1, 0)  # kDLCPU, the first of them
 
 
 @composite(METHOD)
-def __dlpack__(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
+def __dlpack__(
+    self: Tensor,
+    *,
+    stream: Any = -1,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[Any, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
     """A DLPack capsule of the tensor's memory. BufferError for what DLPack cannot tell: recorded
     tensors, conjugate views, tensors that are not on the CPU."""
+    check(stream in (None, -1), AssertionError, "stream should be None on cpu.")
     check(
         not self.requires_grad,
         BufferError,
@@ -28,7 +36,7 @@ def __dlpack__(self: Tensor, *, stream: Any = None, **options: Any) -> Any:
         BufferError,
         f"Only tensors on the CPU are exported, not one on {self.device}: use tensor.cpu()",
     )
-    return self.numpy().__dlpack__(**options)
+    return self.numpy().__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
 
 @composite(METHOD)

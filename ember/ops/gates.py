@@ -3,7 +3,8 @@
 from ember.core.registry import FUNCTION, METHOD, F, composite, elementwise
 from ember.dtypes import FLOATING, float64
 from ember.errors import check
-from ember.ops.create import empty, empty_like, ones_like, zeros_like
+from ember.ops.create import empty
+from ember.ops.likes import empty_like, ones_like, zeros_like
 from ember.scalar.primitives import sigmoid, where
 from ember.source_lines import warn
 

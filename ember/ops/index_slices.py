@@ -14,8 +14,8 @@ from ember.errors import check
 from ember.kernel.array import Spec
 from ember.layout import wrap_dim
 from ember.ops.choices import where_
-from ember.ops.create import zeros_like
 from ember.ops.gathering import check_index, scatter_linear, scatter_op, with_size, zeros_of
+from ember.ops.likes import zeros_like
 
 API = FUNCTION | METHOD | INPLACE | OUT
 PLAIN = FUNCTION | METHOD | OUT

@@ -65,7 +65,9 @@ def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 
 @composite(LINALG | OUT, name="pinv")
-def pinv(A: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
     """The pseudo-inverse (Moore and Penrose); pinv(A, *, atol, rtol, hermitian=False) or
     pinv(A, rcond, hermitian=False).
 
@@ -77,28 +79,10 @@ def pinv(A: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     tensor([[0.5000, 0.0000]])
     """
     check_precise("linalg.pinv", A)
-    atol, rtol, hermitian = _tolerance_arguments("pinv", "rcond", A, args, dict(kwargs))
+    if rcond is not None:  # the older signature, in which rtol had this name
+        atol, rtol = 0.0, rcond
     (check_square if hermitian else check_matrix)("linalg.pinv", A)
     return pinv_op(A, *_tolerances("torch.linalg.pinv", A, atol, rtol), hermitian)
-
-
-def _tolerance_arguments(
-    name: str, old: str, A: Tensor, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, Any, bool]:
-    """(atol, rtol, hermitian) of either signature; the older one has one positional tolerance."""
-    positional = dict(zip((old, "hermitian"), args, strict=False))
-    given = {**positional, **named}
-    hermitian = given.pop("hermitian", False)
-    atol, rtol = given.pop("atol", None), given.pop("rtol", None)
-    single = given.pop(old, None)
-    check(
-        not given and len(args) <= 2,
-        TypeError,
-        f"linalg.{name}() received an invalid combination of arguments: {', '.join(given)}",
-    )
-    if single is not None:
-        return (0.0, single, hermitian) if old == "rcond" else (single, 0.0, hermitian)
-    return atol, rtol, hermitian
 
 
 @composite(FUNCTION | METHOD)
@@ -108,11 +92,14 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 
 @composite(LINALG | OUT)
-def matrix_rank(A: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
     """How many singular values exceed max(atol, rtol · the largest): matrix_rank(A, *, atol, rtol,
     hermitian=False) or matrix_rank(A, tol, hermitian=False)."""
     check_precise("linalg.matrix_rank", A)
-    atol, rtol, hermitian = _tolerance_arguments("matrix_rank", "tol", A, args, dict(kwargs))
+    if tol is not None:  # the older signature, with an absolute limit
+        atol, rtol = tol, 0.0
     (check_square if hermitian else check_matrix)("linalg.matrix_rank", A)
     A = A.detach()
     if not A.numel():

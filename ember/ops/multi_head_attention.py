@@ -6,9 +6,9 @@ from ember.core.registry import F, composite
 from ember.dtypes import bool_
 from ember.errors import check
 from ember.ops.attention import scaled_dot_product_attention
-from ember.ops.create import zeros_like
 from ember.ops.dropout import dropout
 from ember.ops.joining import cat
+from ember.ops.likes import zeros_like
 from ember.ops.linear import linear, rounds_late, widened
 from ember.ops.padding import pad
 from ember.source_lines import warn

@@ -17,7 +17,7 @@ from ember.core.tensor import Tensor
 from ember.dtypes import dtype as DType
 from ember.errors import check
 from ember.layout import broadcast_shapes
-from ember.ops.create import empty_like
+from ember.ops.likes import empty_like
 from ember.ops.random_fill import (
     ZeroGradient,
     check_dtype,

@@ -25,3 +25,15 @@ def test_what_cannot_be_shared():
         torch.ones(2, requires_grad=True).__dlpack__()
     with pytest.raises(BufferError, match="Only tensors on the CPU"):
         np.from_dlpack(torch.ones(2, device="meta"))
+
+
+def test_dlpack_keywords():
+    tensor = torch.arange(3.0)
+    assert tensor.__dlpack__(stream=None, max_version=(1, 0), dl_device=(1, 0)) is not None
+    copied = np.from_dlpack(tensor, copy=True)
+    copied[0] = 9
+    assert tensor.tolist() == [0.0, 1.0, 2.0]
+    with pytest.raises(AssertionError, match="stream should be None on cpu"):
+        tensor.__dlpack__(stream=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        tensor.__dlpack__(nonsense=1)

@@ -358,3 +358,17 @@ class TestErrors:
     def test_missing_names(self):
         with pytest.raises(AttributeError, match="linalg"):
             _ = torch.linalg.choleski
+
+
+def test_tolerances_of_both_signatures():
+    a = torch.tensor([[2.0, 0.0], [0.0, 1e-3]])
+    cut = [[0.5, 0.0], [0.0, 0.0]]
+    for options in ({"rcond": 1e-2}, {"rtol": 1e-2, "hermitian": True}, {"atol": 0.5}):
+        assert torch.linalg.pinv(a, **options).tolist() == cut
+    assert torch.linalg.pinv(a, torch.tensor(1e-2), True).tolist() == cut
+    for options in ({"tol": 0.5, "hermitian": True}, {"rtol": 0.5}, {"atol": torch.tensor(0.5)}):
+        assert torch.linalg.matrix_rank(a, **options).item() == 1
+    assert torch.linalg.matrix_rank(a, 1e-4).item() == 2
+    for function in (torch.linalg.pinv, torch.linalg.matrix_rank):
+        with pytest.raises(TypeError, match="foo"):
+            function(a, foo=1)
