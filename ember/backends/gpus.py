@@ -8,6 +8,9 @@ from ember.device import device as Device
 
 explainers: list[Callable[[Device, int], str]] = []  # what trackers add to an out-of-memory error
 
+# who holds memory that can be done without: each gives it back, and says whether there was any
+reserves: list[Callable[[], bool]] = []
+
 
 def readable(nbytes: int) -> str:
     """Bytes as PyTorch's messages write them: 2.00 GiB."""

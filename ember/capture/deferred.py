@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import has_cpu_kernels, memory_of
+from ember.backends.gpus import reserves
 from ember.capture.queue import NUMBER, Queue, Waiting
 from ember.capture.recorder import Place
 from ember.capture.replays import Memory
@@ -114,8 +115,12 @@ class Deferred(Executor):
         else:
             outs, made = zip(*map(queue.result, call.out_specs), strict=True)
         queue.add(_new(Waiting, ("call", call, given, outs, runner)), part)
-        if len(queue.work) >= LONGEST or not self._has_room(call):
+        if len(queue.work) >= LONGEST:
             self.settle()
+        device = call.out_specs[0].device
+        if device is not CPU and not call.writes:
+            if not self._has_room(device, sum([s.nbytes for s in call.out_specs])):
+                self.settle()
         return made
 
     def _put_draw(self, call: Call, runner: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
@@ -126,6 +131,13 @@ class Deferred(Executor):
         part += [(type(o), o) for o in given[1:] if not isinstance(o, (list, Place))]
         self.queue.add(Waiting("call", call, given, (target,), runner), part)
         return operands[0]
+
+    def will_take(self, nbytes: int, device: Any) -> None:
+        """Memory is taken at once, while work waits which will take some, too."""
+        if device is not CPU and self.queue.work:
+            with self.lock:
+                if not self._has_room(device, nbytes):
+                    self.settle()
 
     def fill(self, array: Array, value: Any, now: Callable[..., None]) -> None:
         """A fill that waits."""
@@ -210,22 +222,13 @@ class Deferred(Executor):
             return False
         return not has_cpu_kernels(device) or _fits(operands)
 
-    def _has_room(self, call: Call) -> bool:
-        """Whether the results fit in what is free of the device, with all that waits; results that
-        nobody holds any more are not counted."""
-        device = call.out_specs[0].device
-        if device is CPU or call.writes:
-            return True
-        queue = self.queue
-        left = queue.room.get(device)
+    def _has_room(self, device: Any, nbytes: int) -> bool:
+        """Whether what is taken now fits in what is free of the device, with the results of all
+        that waits."""
+        left = self.queue.room.get(device)
         if left is None:
             left = _free(device)
-        left -= sum([s.nbytes for s in call.out_specs])
-        if left < 0:
-            waiting = [s() for s, born in zip(queue.storages, queue.born, strict=True) if born]
-            alive = [s for s in waiting if s is not None and s.device is device]
-            left = _free(device) - sum(s.nbytes for s in alive if isinstance(s.held, int))
-        queue.room[device] = left
+        left = self.queue.room[device] = left - nbytes
         return left >= 0
 
 
@@ -323,7 +326,19 @@ def _settle_all() -> None:
         executor.settle()
 
 
+def _give_back() -> bool:
+    """Let go of what waiting work and programs hold, for memory that is needed."""
+    found = False
+    for executor in list(_executors):
+        if executor.queue.work and not executor.working:
+            executor.settle()
+            found = True
+        found = executor.memory.give_back() or found
+    return found
+
+
 arrays.settle.append(_settle_all)
+reserves.append(_give_back)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_settle_all)
 

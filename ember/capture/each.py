@@ -28,6 +28,7 @@ class Each:
         self.made: dict[int, dict[Place, Array]] = defaultdict(dict)
         for place, array in queue.arrays:
             self.made[place.storage][place] = array
+        queue.arrays.clear()
         self.inside: dict[int, Storage] = {}  # of results that nobody holds
         self.values = iter(queue.values)
         self.ends: dict[int, list[int]] = defaultdict(list)
@@ -47,6 +48,8 @@ class Each:
                 for number in self.ends[position]:
                     self.inside.pop(number, None)
                     self.made.pop(number, None)
+                    if not self.queue.born[number]:
+                        self.queue.storages[number] = None  # in case only the work held it
         except BaseException as error:
             where = line_of(self.queue.lines[position])
             error.add_note(f"The operation was called at {where}, and done when it was needed.")

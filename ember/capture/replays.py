@@ -25,6 +25,7 @@ from ember.capture.recorder import Instruction, Place, places_in
 from ember.core.array import _copy
 from ember.core.cells import Cell
 from ember.dtypes import uint8
+from ember.errors import OutOfMemoryError
 from ember.kernel.array import Array, Queued, Storage, contiguous_spec
 
 FEWEST = 4  # calls of a sequence that is worth a program
@@ -88,7 +89,10 @@ class Sequence:
                 n for n, (a, b) in enumerate(zip(best.values, queue.values)) if a != b
             }
             self.attempts += 1
-            self.programs.append(Replay(queue, same, self._cells(best, queue)))
+            try:
+                self.programs.append(Replay(queue, same, self._cells(best, queue)))
+            except OutOfMemoryError:
+                self.attempts = MOST_ATTEMPTS
         self.sightings = [*self.sightings[-3:], Sighting(queue)]
 
     def _cells(self, before: Sighting, queue: Queue) -> list[int | None]:
@@ -112,14 +116,13 @@ class Replay:
         self.values = list(queue.values)
         self.firsts = [cells.index(g) for g in range(len({c for c in cells if c is not None}))]
         self.lasting: dict[int, tuple[Any, Storage, int]] = {}
-        self.is_dead = False
+        self.gone: list[bool] = []
         for number in lasting:
             storage = queue.storages[number]
             if isinstance(storage.buffer, np.ndarray):
                 storage.bytes()  # the form in which it stays
             twin = Storage(storage.buffer, storage.device)
-            reference = weakref.ref(storage, self._forget)
-            self.lasting[number] = reference, twin, queue.bases[number]
+            self.lasting[number] = _watched(storage, self.gone), twin, queue.bases[number]
         self.inputs: dict[int, Input] = {}
         spans = _spans(queue)
         for number, storage in enumerate(queue.storages):
@@ -134,9 +137,10 @@ class Replay:
         self.tape = SimpleNamespace(values=[0.0] * len(self.firsts))
         self.program = self._program(queue)
 
-    def _forget(self, reference: Any) -> None:
-        self.is_dead = True
-        _dead.append(True)
+    @property
+    def is_dead(self) -> bool:
+        """Whether a storage that it is bound to is gone."""
+        return bool(self.gone)
 
     def _program(self, queue: Queue) -> Program:
         written = {o.storage for w in queue.work for o in w.outs}
@@ -157,34 +161,30 @@ class Replay:
     def _instructions(self, queue: Queue) -> list[Instruction]:
         shifts = {n: -given.low for n, given in self.inputs.items()}
         shifts.update((n, base) for n, (_, _, base) in self.lasting.items())
-        positions = iter(range(len(queue.values)))
+        numbers = iter(list(zip(self.cells, queue.values, strict=True)))
+        found = []
+        for kind, call, given, outs, runner in queue.work:
+            if call is NUMBER:
+                call = self._operand(call, shifts, numbers)
+            operands = tuple([self._operand(g, shifts, numbers) for g in given])
+            places = tuple([self._operand(o, shifts, numbers) for o in outs])
+            found.append(Instruction(kind, call, operands, places, runner))
+        return found
 
-        def operand(given: Any) -> Any:
-            if type(given) is Place:
-                shift = shifts.get(given.storage)
-                return given._replace(offset=given.offset + shift) if shift else given
-            if given is NUMBER:
-                position = next(positions)
-                group, value = self.cells[position], queue.values[position]
-                if group is None:
-                    return value
-                cell = Cell(value)
-                cell.position = group
-                return cell
-            if type(given) in (tuple, list):
-                return type(given)(map(operand, given))
-            return given
-
-        return [
-            Instruction(
-                work.kind,
-                operand(work.call) if work.call is NUMBER else work.call,
-                tuple(map(operand, work.given)),
-                tuple(map(operand, work.outs)),
-                work.runner,
-            )
-            for work in queue.work
-        ]
+    def _operand(self, given: Any, shifts: dict[int, int], numbers: Any) -> Any:
+        if type(given) is Place:
+            shift = shifts.get(given.storage)
+            return given._replace(offset=given.offset + shift) if shift else given
+        if given is NUMBER:
+            group, value = next(numbers)
+            if group is None:
+                return value
+            cell = Cell(value)
+            cell.position = group
+            return cell
+        if type(given) in (tuple, list):
+            return type(given)([self._operand(g, shifts, numbers) for g in given])
+        return given
 
     # running
 
@@ -258,6 +258,11 @@ class Replay:
         self.handed.clear()
 
 
+def _watched(storage: Storage, gone: list[bool]) -> Any:
+    """A reference to a storage; its end is written down."""
+    return weakref.ref(storage, lambda _: (gone.append(True), _dead.append(True)))
+
+
 class Input:
     """A storage that is another one each time: a part of it is copied to where the program reads.
 
@@ -324,6 +329,16 @@ class Memory:
     def __init__(self) -> None:
         self.sequences: OrderedDict[Any, Sequence] = OrderedDict()
         self.replayed = self.done = 0  # sequences, for those who ask
+        self.busy = False  # whether a program runs
+
+    def give_back(self) -> bool:
+        """Do without programs, whose memory is needed; whether there were any."""
+        if self.busy:
+            return False
+        held = [s for s in self.sequences.values() if s.programs]
+        for sequence in held:
+            sequence.programs, sequence.attempts = [], sequence.attempts + 1
+        return bool(held)
 
     def finish(self, queue: Queue) -> None:
         """Do what waits, in order. An error names the line where the call came from; the calls
@@ -341,6 +356,7 @@ class Memory:
             Each(queue).run()
             return
         self.replayed += 1
+        self.busy = True
         try:
             replay.run(queue)
         except BaseException as error:
@@ -348,6 +364,8 @@ class Memory:
             error.add_note(f"It is one of the operations that were called from {first} to {last}.")
             abandon(queue, error)
             raise
+        finally:
+            self.busy = False
 
     def _look_up(self, queue: Queue) -> Replay | None:
         alive = tuple(

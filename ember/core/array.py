@@ -39,6 +39,8 @@ def storage_of(nbytes: int, device: Device) -> Storage:
             executor_slot[0].made(storage)
         return storage
     memory = base.memory_of(device)
+    if executor_slot[0] is not None:
+        executor_slot[0].will_take(nbytes, device)
     storage = Storage(memory.allocate(nbytes), device)
     memory.adopt(storage)
     if executor_slot[0] is not None:

@@ -59,6 +59,11 @@ class Executor:
         inner = self.inner
         return runner(*operands) if inner is None else inner.run(call, runner, operands)
 
+    def will_take(self, nbytes: int, device: Device) -> None:
+        """A storage is about to be allocated outside of any call."""
+        if self.inner is not None:
+            self.inner.will_take(nbytes, device)
+
     def made(self, storage: Storage) -> None:
         """A storage has been allocated outside of any call."""
         if self.inner is not None:

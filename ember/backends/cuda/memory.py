@@ -13,7 +13,7 @@ import numpy as np
 
 from ember.backends.base import Memory
 from ember.backends.cuda.driver import Driver, Full
-from ember.backends.gpus import explained, full, readable
+from ember.backends.gpus import explained, full, readable, reserves
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError
 
@@ -104,6 +104,9 @@ class CudaMemory(Memory):
     def _segment(self, size: int, nbytes: int) -> int:
         if self.reserved + size > self.capacity * self.limit:
             self.release_cached()
+            if self.reserved + size > self.capacity * self.limit:
+                if any([give_back() for give_back in reserves]):
+                    self.release_cached()
             if self.reserved + size > self.capacity * self.limit:
                 raise self._full(nbytes)
         try:

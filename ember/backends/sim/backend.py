@@ -13,7 +13,7 @@ import numpy as np
 
 from ember.backends.base import Backend, Kernels, Memory, Queue, _backends, register
 from ember.backends.cpu.kernels import CpuKernels
-from ember.backends.gpus import explained, full, readable, refuse_after_fork
+from ember.backends.gpus import explained, full, readable, refuse_after_fork, reserves
 from ember.backends.sim.specification import GpuModel, parse
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError, check
@@ -57,6 +57,8 @@ class SimMemory(Memory):
     def take(self, nbytes: int) -> None:
         """Count an allocation; OutOfMemoryError if it does not fit."""
         size = rounded(nbytes)
+        if self.allocated + size > self.capacity * self.limit and reserves:
+            any([give_back() for give_back in reserves])
         if self.allocated + size > self.capacity * self.limit:
             self.out_of_memories += 1
             raise OutOfMemoryError(self._full(nbytes))
