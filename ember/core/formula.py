@@ -24,13 +24,14 @@ from ember.device import CPU
 from ember.dtypes import dtype as DType
 from ember.kernel.array import Spec, contiguous_spec, spec_of
 from ember.kernel.call import MapCall
-from ember.layout import broadcast_shapes, contiguous_strides, elementwise_strides, wrap_dims
+from ember.layout import broadcast_shapes, contiguous_strides, elementwise_strides
 from ember.scalar.diff import adjoint, has_rows, tangent
 from ember.scalar.expr import Expr, as_expr, make, substitute, var, variables
 from ember.scalar.wirtinger import complex_gradient, mixes
 
-__all__ = ["FormulaOp", "RowOp", "common", "compares", "floats", "real_part"]
+__all__ = ["FormulaOp", "common", "compares", "floats", "real_part"]
 _new = object.__new__
+SHORT = frozenset((Tensor, int, float))  # types of the second operand that operators know
 
 
 class FormulaOp(Op):
@@ -41,6 +42,9 @@ class FormulaOp(Op):
     rows = False
     checks: Any = None  # a function of the bound arguments that may raise
     takes_numbers = False  # whether numbers alone are operands too: torch.add(1, 2)
+    # operators.py: the methods `a + b` and `a += b`, where the op is an operator
+    short: Any = None
+    short_write: Any = None
     frees_numbers = False  # whether a number saved for backward is freed as a tensor is
     # variables for the gradient and the result in derivatives; a derived op has others
     seed, output = "g", "result"
@@ -70,12 +74,20 @@ class FormulaOp(Op):
     # calling
     def __call__(self, *args: Any, out: Tensor | None = None, **kwargs: Any) -> Any:
         quick = modes.SPECIAL[0] == modes.LAYOUTS[0]  # no plan is for specs of sparse arrays
-        if quick and len(args) == 1 and not kwargs and out is None:
-            input = args[0]  # the short way of exp(x)
-            if isinstance(input, Tensor):
-                plan = self.plans.get((input._array.spec, *self.unary_tail))
-                if plan is not None:
-                    return self.execute(plan, (input, *self.unary_defaults))
+        if quick and args and not kwargs and out is None:
+            input = args[0]
+            if len(args) == 1:  # the short way of exp(x)
+                if isinstance(input, Tensor):
+                    plan = self.plans.get((input._array.spec, *self.unary_tail))
+                    if plan is not None:
+                        return self.execute(plan, (input, *self.unary_defaults))
+            elif self.short is not None and len(args) == 2 and type(args[1]) in SHORT:
+                if isinstance(input, Tensor):
+                    return self.short(input, args[1])
+        return self.call(args, kwargs, out)
+
+    def call(self, args: Any, kwargs: dict[str, Any], out: Tensor | None = None) -> Any:
+        """The long way, of any arguments."""
         if modes.SPECIAL[0]:
             found = self.overridden(args, kwargs if out is None else {**kwargs, "out": out})
             if found is not NotImplemented:
@@ -92,7 +104,7 @@ class FormulaOp(Op):
         except TypeError:
             if not dispatch.overridden_after_all(args, kwargs):
                 raise
-            return self(*args, **kwargs)
+            return self.call(args, kwargs)
 
     def run(self, values: Sequence[Any]) -> Tensor:
         """A fresh result for bound arguments."""
@@ -388,6 +400,13 @@ class FormulaOp(Op):
 
     def inplace(self, *args: Any, **kwargs: Any) -> Any:
         """The op with its result written into its first argument."""
+        if self.short_write is not None and len(args) == 2 and not kwargs:
+            if type(args[1]) in SHORT and modes.SPECIAL[0] == modes.LAYOUTS[0]:
+                return self.short_write(*args)
+        return self.call_inplace(args, kwargs)
+
+    def call_inplace(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The long way of writing, of any arguments."""
         if modes.SPECIAL[0]:
             found = dispatch.overridden(getattr(Tensor, self.name + "_", self), args, kwargs)
             if found is not NotImplemented:
@@ -458,43 +477,3 @@ class DerivedOp(FormulaOp):
     def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
         """Those of the op that it derives from."""
         return values[-1] if self.rows else ()
-
-
-class RowOp(FormulaOp):
-    """A row program: a formula with row_sum, row_max ... over the dims given as `dim`; may take
-    `dtype` too."""
-
-    rows = True
-
-    def __init__(self, function: Any, **options: Any):
-        super().__init__(function, **options)
-        self.formula_parameters = self.parameters
-        self.parameters = (*self.parameters, "dim")
-        self.positional += 1
-        self.defaults = [*self.defaults, -1]
-        self.literals = [*self.literals, ()]
-
-    def run(self, values: Sequence[Any]) -> Tensor:
-        """With `dim` counted from the front."""
-        self.check_input(values[0])
-        ndim = values[0]._array.spec.ndim
-        return super().run([*values[:-1], wrap_dims(values[-1], ndim)])
-
-    def read(self, values: Sequence[Any], key: Any, positions: tuple[int, ...]) -> Reading:
-        """The formula for these static arguments (dims are not part of it)."""
-        static = tuple(None if i in positions else key[i] for i in range(len(key) - 1)), positions
-        reading = self.readings.get(static)
-        if reading is None:
-            arguments = [
-                var(p) if i in positions else values[i]
-                for i, p in enumerate(self.formula_parameters)
-            ]
-            root = as_expr(self.function(*arguments))
-            named = dict(zip(self.formula_parameters, arguments, strict=True))
-            names = tuple(self.parameters[i] for i in positions)
-            reading = self.readings[static] = Reading((root,), names, self.keeps, named)
-        return reading
-
-    def axes(self, values: Sequence[Any], shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The dims of a row."""
-        return tuple(values[-1]) if shape else ()

@@ -374,4 +374,8 @@ def open_front(operators: list[Operator]) -> Front | None:
     modes.on_default_dtype(front.forget)
     for operator, method in zip(operators, front.methods, strict=True):
         setattr(Tensor, operator.name, method)
+        if operator.writes:
+            operator.op.short_write = method
+        else:
+            operator.op.short = method
     return front

@@ -12,13 +12,14 @@ from typing import Any
 from ember.backends.base import LibraryKernel
 from ember.core import modes
 from ember.core.dispatch import autocast, overridden, overridden_after_all
-from ember.core.formula import FormulaOp, RowOp
+from ember.core.formula import FormulaOp
 from ember.core.library import LibraryOp
 from ember.core.node_names import with_named_result
 from ember.core.op import OTHER_NAMES, Op
 from ember.core.out_rules import FACTORIES
 from ember.core.outputs import check_out, check_result, put
 from ember.core.reduction import ReductionOp
+from ember.core.row_formula import RowOp
 from ember.core.tensor import Tensor
 from ember.core.view import ViewOp
 from ember.dtypes import as_dtype

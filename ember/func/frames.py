@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ember.core import dispatch, modes
-from ember.core.formula import FormulaOp, RowOp
+from ember.core.formula import FormulaOp
 from ember.core.levels import Below, Frame, LevelArray, aligned
 from ember.core.lifting import frame_of, is_batched, lift, raise_to, tensor_at
 from ember.core.reduction import ReductionOp
+from ember.core.row_formula import RowOp
 from ember.core.tensor import Tensor, needs_grad
 from ember.core.view import ViewOp
 from ember.errors import check

@@ -62,9 +62,9 @@ def _fast(op: Any) -> Callable[[Any, Any], Any]:
 
     def slow(a: Any, b: Any) -> Any:
         if isinstance(b, OPERANDS) or _is_scalar(b):
-            return op(a, b)
+            return op.call((a, b), {})
         if hasattr(type(b), "__torch_function__"):
-            return op(a, b)
+            return op.call((a, b), {})
         if op in (pointwise.eq, pointwise.ne) and isinstance(b, np.ndarray):
             return op(a, OPS["from_numpy"](b))  # NumPy would leave it to Python: no element equal
         return NotImplemented
@@ -122,9 +122,12 @@ def _install(symbol: str, op: Any) -> None:
             _consider()
         if isinstance(other, np.generic):
             other = other.item()
-        return op.inplace(self, other) if isinstance(other, OPERANDS) else NotImplemented
+        if not isinstance(other, OPERANDS):
+            return NotImplemented
+        return op.call_inplace((self, other), {})
 
-    _install_fast(f"__{symbol}__", op, _fast(op))
+    op.short = _fast(op)
+    _install_fast(f"__{symbol}__", op, op.short)
     install_method(f"__r{symbol}__", reflected)
     _install_fast(f"__i{symbol}__", op, written, True)
 
@@ -152,7 +155,8 @@ for _symbol, _op in (
     ("eq", pointwise.eq),
     ("ne", pointwise.ne),
 ):
-    _install_fast(f"__{_symbol}__", _op, _fast(_op))
+    _op.short = _fast(_op)
+    _install_fast(f"__{_symbol}__", _op, _op.short)
 
 
 @composite(METHOD)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import ember
 from ember import ops
-from ember.core.formula import FormulaOp, RowOp
+from ember.core.formula import FormulaOp
 from ember.core.op import REQUIRED
 from ember.core.reduction import ReductionOp
 from ember.core.registry import OPS
+from ember.core.row_formula import RowOp
 from ember.func import jvp, vjp, vmap
 
 ops.load_rest()
