@@ -48,7 +48,8 @@ SURE = frozenset(
 # (x, dim, index, ...): kernels that fail for an index out of range, and for nothing else
 DIVIDES = frozenset(("floor_divide", "trunc_divide", "remainder", "fmod"))  # integers: by zero
 INDEXED = frozenset("gather index_add index_copy index_select scatter".split())
-
+# kernels that check their indices: a real GPU tells later anyway
+LATE = frozenset(("cross_entropy", "index", "index_put", "take", "put", "max_pool_backward"))
 
 _executors: weakref.WeakSet[Deferred] = weakref.WeakSet()
 
@@ -106,6 +107,7 @@ class Deferred(Executor):
             part = [call, given]
         if call.writes:
             outs: Any = tuple([given[p] for p in call.writes])
+            queue.followed.update(range(len(queue.values) - given.count(NUMBER), len(queue.values)))
             made: Any = operands[call.writes[0]]
             if len(outs) > 1:
                 made = tuple([operands[p] for p in call.writes])
@@ -218,9 +220,9 @@ class Deferred(Executor):
             return device is not CPU and self._holds(operands[0])
         if call.kernel in SURE:
             return True
-        if call.kernel not in INDEXED:
-            return False
-        return not has_cpu_kernels(device) or _fits(operands)
+        if not has_cpu_kernels(device):
+            return call.kernel in LATE or call.kernel in INDEXED
+        return call.kernel in INDEXED and _fits(operands)
 
     def _has_room(self, device: Any, nbytes: int) -> bool:
         """Whether what is taken now fits in what is free of the device, with the results of all

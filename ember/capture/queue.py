@@ -42,6 +42,7 @@ class Queue:
         self.bases: list[int] = []
         self.arrays: list[tuple[Place, Array]] = []  # of storages that were there before
         self.values: list[float] = []
+        self.followed: set[int] = set()  # positions of those that an optimizer may change
         self.room: dict[Any, float] = {}  # bytes of each device that results may still take
 
     # storages

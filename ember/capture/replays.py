@@ -85,10 +85,12 @@ class Sequence:
         if alike:
             best = self.sightings[max(alike)[1]]
             same = best.same_storages(queue)
-            self.changing |= {
+            self.changing |= queue.followed
+            self.changing.update(
                 n for n, (a, b) in enumerate(zip(best.values, queue.values)) if a != b
-            }
+            )
             self.attempts += 1
+            self.programs = [r for r in self.programs if not r.is_bound_alike(queue, same)]
             try:
                 self.programs.append(Replay(queue, same, self._cells(best, queue)))
             except OutOfMemoryError:
@@ -187,6 +189,12 @@ class Replay:
         return given
 
     # running
+
+    def is_bound_alike(self, queue: Queue, lasting: set[int]) -> bool:
+        """Whether it is bound to the same storages: only its numbers are not right."""
+        return self.lasting.keys() == lasting and all(
+            reference() is queue.storages[n] for n, (reference, _, _) in self.lasting.items()
+        )
 
     def is_stale(self, queue: Queue) -> bool:
         """Whether it will never be used again."""
