@@ -14,6 +14,7 @@ from typing import Any
 from ember.backends import base
 from ember.core import modes
 from ember.core.cells import Tape
+from ember.core.op import Op
 from ember.core.tensor import Tensor
 from ember.layout import Size
 from ember.nn.modules.module import Module
@@ -176,7 +177,7 @@ def _are_same(found: list[Any], before: list[Any]) -> bool:
 
 def _is_instance(value: Any) -> bool:
     """Whether a value is an object of a program's class, whose attributes a function may read."""
-    kinds = (Module, Tensor, type, types.ModuleType, types.FunctionType, types.MethodType)
+    kinds = (Module, Tensor, Op, type, types.ModuleType, types.FunctionType, types.MethodType)
     return hasattr(value, "__dict__") and not isinstance(value, kinds)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ember.backends.base import kernels_of, memory_of
+from ember.backends.cpu.column_sums import SumsCall
 from ember.capture.recorder import Instruction, Place, places_in
 from ember.kernel.array import Spec, Storage
 from ember.kernel.call import MapCall
@@ -80,8 +81,11 @@ def lives(instructions: list[Instruction], known: dict[int, Storage]) -> dict[in
 def _replaced(instruction: Instruction, out: Place) -> set[int]:
     """The storages of operands whose elements a result may be written over, one by one; not those
     that the call writes itself."""
-    if not isinstance(instruction.call, MapCall):
+    call = instruction.call
+    if not isinstance(call, MapCall):
         return set()
+    if isinstance(call, SumsCall) and instruction.outs.index(out) in call.sums:
+        return set()  # it grows while the operands are still read
     places = places_in(instruction.operands)
     numbers = [p.storage for p in (*places, *instruction.outs)]
     return {

@@ -18,6 +18,7 @@ from ember.capture.passes import steady, without_the_unread
 from ember.capture.placing import placed
 from ember.capture.recorder import Instruction, Place, Recorder, places_in
 from ember.capture.repeated import without_repetitions
+from ember.capture.summing import summed
 from ember.capture.turning import turned
 from ember.core.cells import Cell
 from ember.device import CPU
@@ -79,7 +80,7 @@ class Program:
         once, instructions = steady(instructions, fixed, set(constants) - written)
         instructions = turned(instructions, fixed)
         instructions = [i for i in Fusion(instructions, fixed).run() if i.kind != "unused"]
-        instructions = placed(instructions, fixed)
+        instructions = summed(placed(instructions, fixed), fixed)
         instructions = gathered(instructions, fixed)
         self._do(once)
         self.planned_bytes = plan(instructions, self.storages)

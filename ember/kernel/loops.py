@@ -42,7 +42,8 @@ class Operand(NamedTuple):
 
 class Kernel(NamedTuple):
     """What is compiled: formulas over operands, the outs' element types, the form, how many outer
-    dims the form has, and which outs have one element for a row (along)."""
+    dims the form has, which outs have one element for a row (along), and to which a result is added
+    instead of being stored."""
 
     roots: tuple[Expr, ...]
     operands: tuple[Operand, ...]
@@ -52,6 +53,7 @@ class Kernel(NamedTuple):
     form: str
     outer: int = 0
     narrow: tuple[int, ...] = ()
+    added: tuple[int, ...] = ()
 
 
 class Loop:
@@ -432,13 +434,10 @@ class Loop:
         if stage == self.last:
             for position in self._wide():
                 address = self._at(len(self.arrays) + position, pointers, index)
-                store(
-                    b,
-                    self.kernel.outs[position],
-                    values[self.kernel.roots[position]],
-                    address,
-                    mask,
-                )
+                element, value = self.kernel.outs[position], values[self.kernel.roots[position]]
+                if position in self.kernel.added:
+                    value = b.add(load(b, element, address, mask), value)
+                store(b, element, value, address, mask)
         found = []
         for node, total in zip(reductions, totals, strict=True):
             new = combine(b, node.op, total, values[node.args[0]])

@@ -467,3 +467,11 @@ def test_programs_of_views_writes_and_aliases_agree(steps, writes):
         for found, exact in zip(run(x, y), function(x, y), strict=True):
             torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
     assert run.recordings[0].program is not None, run.report()
+
+
+def test_an_op_of_the_library_is_no_object_of_the_program():
+    activation = torch.nn.functional.selu  # it learns about new dtypes and shapes
+    run = Captured(lambda x: activation(x))
+    for _ in range(3):
+        run(torch.ones(3, 5))
+    assert run.recordings[0].program is not None, run.report()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.cpu import compiled, compiled_attention
+from ember.backends.cpu import column_sums, compiled, compiled_attention
 from ember.backends.cpu import kernels as eager
 from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
 from ember.backends.cpu.matmul import linear, linear_backward
@@ -26,6 +26,9 @@ Step = Callable[[], Any]
 
 def bind(call: Call, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
     """A function that runs a call; None where there is no shorter way than its runner."""
+    if isinstance(call, column_sums.SumsCall):
+        columns = column_sums.plan(call)
+        return None if columns is None else columns.bind(operands, outs)
     if isinstance(call, MapCall):
         return _map(call, operands, outs)
     if isinstance(call, ReduceCall):
