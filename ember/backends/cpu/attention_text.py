@@ -50,6 +50,7 @@ class Module:
         self.declarations: set[str] = set()
 
     def begin(self) -> Vectors:
+        """A new function's body."""
         return Vectors("float", self.lanes)
 
     def end(self, b: Vectors, name: str, pointers: list[str], numbers: list[str]) -> None:
@@ -63,6 +64,7 @@ class Module:
         )
 
     def text(self) -> str:
+        """All of them."""
         return "\n".join([*sorted(self.declarations), *self.texts])
 
 
