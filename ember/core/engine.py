@@ -7,12 +7,12 @@ import heapq
 import itertools
 import sys
 from _thread import _local  # threading.local, without the import of threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ember.core import modes
 from ember.core.array import copy_of, is_whole
-from ember.core.node import AccumulateGrad, Edge, Node
+from ember.core.node import AccumulateGrad, Edge, Node, hooked
 from ember.core.slot import executor_slot
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
@@ -127,8 +127,7 @@ def run(
     before, outer = modes.state.grad, _running.task
     modes.state.grad, _running.task = create_graph, task
     try:
-        while task.heap:
-            _step(task, heapq.heappop(task.heap)[2])
+        _run_all(task)
         for callback in task.callbacks:
             callback()
     finally:
@@ -173,6 +172,52 @@ def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
                 found.add(user)
                 stack.append(user)
     return found
+
+
+def _run_all(task: _Task) -> None:
+    """Run nodes as they become ready, until none is left. Where nobody looks on, that takes less
+    than a step by itself."""
+    heap, buffers, waiting = task.heap, task.buffers, task.waiting
+    pop, push = heapq.heappop, heapq.heappush
+    plain = task.needed is None and not task.captures and anomaly[0] is None
+    keeps = task.retain_graph
+    while heap:
+        node = pop(heap)[2]
+        if hooked[0] or not plain or node not in buffers:
+            _step(task, node)
+            continue
+        if type(node) is AccumulateGrad:
+            leaf = node._leaf()
+            if leaf is None or leaf._backward_hooks:
+                _step(task, node)
+            else:
+                del leaf
+                _accumulate(task, node, buffers.pop(node))
+            continue
+        grads = buffers.pop(node)
+        results: Any = node.apply(grads)
+        edges = node.edges
+        if len(results) < len(edges):
+            _lacks(node, results)
+        if not keeps:
+            node.release()
+        del grads
+        for position, ((target, index), grad) in enumerate(zip(edges, results)):
+            if target is None:
+                continue
+            if grad is not None:
+                found, wanted = grad._array.spec, target.out_specs[index]
+                if found is not wanted and not _fits(found, wanted):
+                    grad = _validated(grad, target, index, node, position)
+                buffer = buffers.get(target)
+                if buffer is None and len(target.out_specs) == 1:
+                    buffers[target] = [grad]
+                else:
+                    task.deliver(target, index, grad)
+            left = waiting[target] = waiting[target] - 1
+            if left == 0:
+                push(heap, (-target.sequence, id(target), target))
+        results = grad = None  # else the next node would find its gradients in use
 
 
 def _step(task: _Task, node: Node) -> None:
@@ -255,15 +300,19 @@ def _apply(task: _Task, node: Node, grads: list[Any]) -> list[Any]:
     guard = anomaly[0]
     results = list(node.apply(grads)) if guard is None else guard(node, grads)
     if len(results) < len(node.edges):
-        raise RuntimeError(
-            f"{node.name()} returned an incorrect number of gradients (expected "
-            f"{len(node.edges)}, got {len(results)})"
-        )
+        _lacks(node, results)
     if node.__dict__:
         results = _post_hooks(node, results, tuple(grads))
     if not task.retain_graph:
         node.release()
     return results
+
+
+def _lacks(node: Node, results: Sequence[Any]) -> None:
+    raise RuntimeError(
+        f"{node.name()} returned an incorrect number of gradients (expected {len(node.edges)}, got "
+        f"{len(results)})"
+    )
 
 
 def _pass_nothing(task: _Task, node: Node) -> None:
@@ -339,8 +388,9 @@ def _accumulate(task: _Task, node: AccumulateGrad, grads: list[Any]) -> None:
         variable._grad = _sum(known, grads[0])
     else:
         known.add_(grads[0])
-    for hook in tuple(variable.__dict__.get("_post_accumulate_hooks", {}).values()):
-        hook(variable)
+    if variable._post_accumulate_hooks:
+        for hook in tuple(variable._post_accumulate_hooks.values()):
+            hook(variable)
 
 
 def _sum(known: Any, grad: Any) -> Any:

@@ -175,9 +175,9 @@ class Front:
         second = b._array.spec if isinstance(b, Tensor) else type(b)
         start = self._start(index, first, second)
         if self.kept.get(start + ENTRY.index("plan")) is plan:
-            for mask, recipe in plan.recipes.items():
-                place = start + ENTRY.index(f"recipe_{mask}")
-                if recipe.any and not self.words[place]:
+            for mask in (1, 2, 3):
+                recipe, place = plan.recipes.get(mask), start + ENTRY.index(f"recipe_{mask}")
+                if recipe is not None and recipe.any and not self.words[place]:
                     self._point(place, self._recipe(index, plan, recipe))
 
     def _recipe(self, index: int, plan: Plan, recipe: Recipe) -> _Number:

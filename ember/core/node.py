@@ -14,6 +14,7 @@ from ember.kernel.array import Array, Spec
 _sequence = itertools.count()
 Edge = tuple[Any, int]  # (node or None, which of its outputs)
 NO_EDGE: Edge = (None, 0)
+hooked = [False]  # whether there has been a hook on a node: until then nobody looks for one
 made_at: list[Callable[[], list[str]] | None] = [None]  # anomaly detection: where a node is made
 
 
@@ -57,14 +58,17 @@ class Node:
     def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this node; what it returns replaces the
         grad_inputs."""
+        hooked[0] = True
         return hook_into(self.__dict__.setdefault("_post_hooks", Hooks()), hook)
 
     def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(grad_outputs)` before this node; what it returns replaces them."""
+        hooked[0] = True
         return hook_into(self.__dict__.setdefault("_pre_hooks", Hooks()), hook)
 
     def capture_hooks(self, index: int) -> Hooks:
         """Hooks on the gradient of output `index` (tensor hooks and retained gradients)."""
+        hooked[0] = True
         found: Hooks = self.__dict__.setdefault("_tensor_hooks", {}).setdefault(index, Hooks())
         return found
 
@@ -94,7 +98,7 @@ def leaf_node(tensor: Any) -> Node:
     """The AccumulateGrad of a leaf, made once."""
     node: Node | None = tensor._accumulate
     if node is None:
-        node = tensor.__dict__["_accumulate"] = AccumulateGrad(tensor)
+        node = tensor._accumulate = AccumulateGrad(tensor)
     return node
 
 
@@ -165,6 +169,14 @@ class Saved:
         if array.storage.version != self.version:
             self._complain(array, owner)
         return self._reconnect(array, owner)
+
+    def unpack_array(self, owner: Node) -> Array:
+        """The array alone, with the same checks."""
+        array = self.array
+        if self.hooks is not None or array is None or array.storage.version != self.version:
+            found: Array = self.unpack(owner)._array
+            return found
+        return array
 
     def _complain(self, array: Array, owner: Node) -> None:
         source = owner if self.is_output else self.node

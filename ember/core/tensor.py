@@ -60,6 +60,7 @@ class Tensor(ArrayFacts):
     _no_grad_base: Tensor | None = None  # what a view that was made without gradients shows
     _silent_writes = False  # made by .data: its writes do not count for saved tensors
     _backward_hooks: Any = None
+    _post_accumulate_hooks: Any = None
     _accumulate: Node | None = None  # a leaf's, once it has been used
     _retains_grad = False
     name: str | None = None

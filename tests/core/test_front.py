@@ -187,6 +187,20 @@ def test_recording_in_unusual_ways():
     assert seen == [[2, 3, 4]]
 
 
+def test_duals_and_tapes_leave_recipes_of_their_own():
+    x, t = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 3.0])
+    for _ in range(3):
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, t)
+            found = torch.autograd.forward_ad.unpack_dual(dual * (dual * 2.0))
+            assert found.primal.tolist() == [0.5, 8] and found.tangent.tolist() == [2, 24]
+        by = torch.func.grad(lambda v: (v * v).sum())(x)
+        assert by.tolist() == [1, 4]
+        leaf = x.clone().requires_grad_()
+        (leaf * leaf).sum().backward()
+        assert leaf.grad.tolist() == [1, 4]
+
+
 def test_writes():
     a, b = torch.ones(3), torch.tensor([2.0, 3.0, 4.0])
     same = a
