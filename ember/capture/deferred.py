@@ -300,7 +300,7 @@ def _snapshot(array: Array) -> Array | None:
     values = np.array(array.host(), order="K", copy=True)
     strides = tuple(s // spec.dtype.itemsize for s in values.strides)
     if strides == spec.strides:
-        return Array(Storage(values, spec.device), spec, 0, values)
+        return Array(Storage(values.ravel(order="K"), spec.device), spec, 0, values)
     whole = np.array(array.storage.bytes(), copy=True)
     if whole.nbytes > SNAPSHOT:
         return None

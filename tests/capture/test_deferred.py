@@ -194,6 +194,23 @@ def test_memory_shared_with_numpy():
         assert z.tolist() == [9, 4] and y.tolist() == [1, 4]
 
 
+def test_parameters_shared_with_numpy():
+    results = []
+    for defer in (False, True):
+        rng = np.random.default_rng(0)
+        w, v, x = (torch.from_numpy(rng.normal(size=s)) for s in ((5, 4), (3, 5), (8, 4)))
+        w, v = nn.Parameter(w), nn.Parameter(v)
+        optimizer = torch.optim.Adam([w, v], weight_decay=0.1, amsgrad=True)
+        with torch.deferred(defer):
+            for _ in range(10):
+                optimizer.zero_grad()
+                ((x @ w.t()).tanh() @ v.t() - 1).square().mean().backward()
+                optimizer.step()
+            results.append((w.tolist(), v.tolist()))
+    for found, exact in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-9)
+
+
 def test_a_step_that_waits_and_its_memory():
     with torch.deferred():
         weight = torch.ones(3)

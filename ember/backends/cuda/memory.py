@@ -13,6 +13,7 @@ import numpy as np
 
 from ember.backends.base import Memory
 from ember.backends.cuda.driver import Driver, Full
+from ember.backends.cuda.pinned import PinnedBlock, block_of
 from ember.backends.gpus import explained, full, readable, reserves
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError
@@ -105,7 +106,7 @@ class CudaMemory(Memory):
         if self.reserved + size > self.capacity * self.limit:
             self.release_cached()
             if self.reserved + size > self.capacity * self.limit:
-                if any([give_back() for give_back in reserves]):
+                if sum(give_back() for give_back in reserves):
                     self.release_cached()
             if self.reserved + size > self.capacity * self.limit:
                 raise self._full(nbytes)
@@ -195,6 +196,41 @@ class CudaMemory(Memory):
         """Copy bytes in."""
         if buffer.nbytes:
             self.driver.upload(self.index, buffer.address, np.ascontiguousarray(host))
+
+    def carry(self, source: Any, target: Any, blocking: bool) -> int:
+        """Copy a storage of the host here, or one from here to the host; the bytes.
+
+        What is page-locked goes by itself, in order with the stream, and the host waits for it only
+        if `blocking`.
+        """
+        upwards = target.device is self.device
+        buffer, host = (target.buffer, source.bytes()) if upwards else (source.buffer, target.bytes())
+        nbytes = int(host.nbytes)
+        if not nbytes:
+            return 0
+        block = block_of(host)
+        if block is None:
+            move = self.driver.upload if upwards else self.driver.download
+            move(self.index, buffer.address, host)
+        else:
+            self._carry_pinned(buffer, host, block, upwards)
+            if blocking:
+                self.driver.synchronize(self.index)
+        if self.doubtful and not upwards and (blocking or block is None):
+            self.driver.synchronize(self.index)
+            self.kernels.check()
+        return nbytes
+
+    def _carry_pinned(self, buffer: Any, host: Any, block: PinnedBlock, upwards: bool) -> None:
+        driver, index, place = self.driver, self.index, int(host.ctypes.data)
+        if upwards:
+            driver.send(index, buffer.address, place, host.nbytes)
+        else:
+            driver.fetch(index, place, buffer.address, host.nbytes)
+        if self.segment is not None:  # each launch of the graph copies again
+            self.segment.pinned.append(block)
+        else:
+            block.used(driver.mark(index, timed=False))
 
     def reset_peaks(self) -> None:
         """Let the peaks start from now."""

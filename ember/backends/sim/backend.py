@@ -58,7 +58,7 @@ class SimMemory(Memory):
         """Count an allocation; OutOfMemoryError if it does not fit."""
         size = rounded(nbytes)
         if self.allocated + size > self.capacity * self.limit and reserves:
-            any([give_back() for give_back in reserves])
+            sum(give_back() for give_back in reserves)
         if self.allocated + size > self.capacity * self.limit:
             self.out_of_memories += 1
             raise OutOfMemoryError(self._full(nbytes))
