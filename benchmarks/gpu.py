@@ -181,6 +181,8 @@ def step_of(torch, name, how):
         optimizer.step()
         return value
 
+    if how == "deferred":
+        return torch.deferred(host=False)(step)
     return torch.compile(step) if how == "compiled" and torch.__name__ == "ember" else step
 
 
@@ -233,7 +235,8 @@ def figures(torch, name, how, quick, start):
 def steps(options):
     """A table of training steps."""
     names = [n for n in STEPS if options.only in n]
-    ways = [("ember", "eager"), ("ember", "compiled"), ("torch", "eager")]
+    ways = [(w, "eager") for w in ("ember", "torch")]
+    ways[1:1] = [("ember", "deferred"), ("ember", "compiled")]
     if options.torch_compile:
         ways.append(("torch", "compiled"))
     print("| training step | who | ms | first step s | GiB | losses | |")
