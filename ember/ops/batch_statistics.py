@@ -1,32 +1,43 @@
 """Batch normalization in training as one op, where a device has it."""
 
-from ember.backends.base import kernels_of
+from ember.backends.base import has_cpu_kernels, kernels_of
 from ember.backends.library import Library
 from ember.core import modes
-from ember.core.registry import library_op
-from ember.device import CPU, META
+from ember.core.registry import elementwise, library_op
 from ember.dtypes import HALF, float32
 from ember.kernel.array import spec_of
 from ember.layout import channels_last_strides, channels_lie_last
 
 
 def is_one_op(input, weight, bias):
-    """Whether batch normalization of this runs as one op: on real GPUs, with channels last, in
-    single or half precision, outside of transforms."""
+    """Whether batch normalization of this runs as one op, outside of transforms: in single
+    precision with the CPU's kernels; on real GPUs with channels last, in half precision too."""
     spec = input._array.spec
-    return (
-        spec.device is not CPU
-        and spec.device is not META
-        and (spec.dtype is float32 or spec.dtype in HALF)
-        and channels_lie_last(spec.shape, spec.strides)
-        and not modes.state.levels
+    plain = (
+        not modes.state.levels
+        and spec.numel > 0
         and (weight is None or weight.dtype is float32)
         and (bias is None or bias.dtype is float32)
+    )
+    if not plain or has_cpu_kernels(spec.device):
+        return plain and spec.dtype is float32
+    return (
+        (spec.dtype is float32 or spec.dtype in HALF)
+        and channels_lie_last(spec.shape, spec.strides)
         and kernels_of(spec.device).has_class_losses
     )
 
 
-def _with_channels_last(spec):
+@elementwise(writes=("mean", "var"))
+def move_statistics_(mean, var, now, spread, *, momentum, unbiased):
+    """Both moved towards what a batch has; its variance is multiplied by `unbiased` first."""
+    return mean + momentum * (now - mean), var + momentum * (spread * unbiased - var)
+
+
+def _in_order(spec):
+    """The result's spec: dense, with channels last where they are."""
+    if not channels_lie_last(spec.shape, spec.strides):
+        return spec.with_shape(spec.shape)
     return spec_of(spec.shape, channels_last_strides(spec.shape), spec.dtype, spec.device)
 
 
@@ -34,14 +45,14 @@ def _with_channels_last(spec):
 def batch_normalized(input, weight, bias, eps):
     """(x − mean) / √(var + eps) · weight + bias, and the mean and variance of each channel."""
     vector = input.spec.with_shape((input.size(1),)).with_dtype(float32)
-    return _with_channels_last(input.spec), vector, vector
+    return _in_order(input.spec), vector, vector
 
 
 @library_op(Library.batch_norm_backward)
 def batch_normalized_backward(g, input, weight, mean, var, eps):
     """The gradient by the input, and two sums for each channel."""
     vector = input.spec.with_shape((input.size(1),)).with_dtype(float32)
-    return _with_channels_last(input.spec), vector, vector
+    return _in_order(input.spec), vector, vector
 
 
 def _gradient(g, input, weight, bias, eps, result):

@@ -4,7 +4,7 @@ from ember.core.modes import no_grad
 from ember.core.registry import F, composite, elementwise, rowwise
 from ember.dtypes import FLOATING, HALF
 from ember.errors import check
-from ember.ops.batch_statistics import batch_normalized, is_one_op
+from ember.ops.batch_statistics import batch_normalized, is_one_op, move_statistics_
 from ember.ops.formats import in_order_of, plain_order
 from ember.ops.linear import widened
 from ember.ops.padding import pad
@@ -77,8 +77,8 @@ def batch_norm(
     if is_one_op(input, weight, bias):
         result, mean, var = batch_normalized(input, weight, bias, float(eps))
         if running_mean is not None:
-            unbiased = var.detach() * (count / (count - 1))
-            _move_towards(((running_mean, mean.detach()), (running_var, unbiased)), momentum)
+            found = mean.detach(), var.detach()
+            _move_both(running_mean, running_var, *found, momentum, count / (count - 1))
         return result
     if running_mean is not None and input.numel():
         _move_statistics(input, running_mean, running_var, momentum, dims)
@@ -166,6 +166,18 @@ def _move_statistics(input, running_mean, running_var, momentum, dims, over=None
         found = data.mean(dims), data.var(dims)
         found = found if over is None else tuple(f.mean(over) for f in found)
         _move_towards(tuple(zip((running_mean, running_var), found, strict=True)), momentum)
+
+
+def _move_both(running_mean, running_var, mean, var, momentum, unbiased):
+    """Running statistics moved towards those of a batch, as one op if all are alike."""
+    if running_mean.dtype is running_var.dtype is mean.dtype:
+        with no_grad():
+            move_statistics_(
+                running_mean, running_var, mean, var, momentum=momentum, unbiased=unbiased
+            )
+    else:
+        pairs = (running_mean, mean), (running_var, var * unbiased)
+        _move_towards(pairs, momentum)
 
 
 def _move_towards(pairs, momentum):

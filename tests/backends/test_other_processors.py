@@ -18,6 +18,9 @@ image = torch.randn(4, 16, 32, 32, requires_grad=True)
 convolved = torch.nn.Conv2d(16, 32, 3, padding=1)(image)
 torch.nn.Conv2d(32, 32, 3, groups=32)(convolved).relu().sum().backward()
 F.cross_entropy(torch.randn(64, 100, requires_grad=True), torch.randint(100, (64,))).backward()
+for shape in ((4, 16, 9, 9), (33, 20)):
+    norm = (torch.nn.BatchNorm2d if len(shape) == 4 else torch.nn.BatchNorm1d)(shape[1])
+    norm(torch.randn(shape, requires_grad=True)).sum().backward()
 query = torch.randn(2, 4, 130, 32, requires_grad=True)
 F.scaled_dot_product_attention(query, query, query).sum().backward()
 for layer in (torch.nn.LSTM(32, 64), torch.nn.GRU(32, 64)):

@@ -29,6 +29,7 @@ MODULES = (
     "recurrent",
     "class_losses",
     "attention",
+    "batch_norm",
 )
 _found: dict[str, Callable[..., Any]] = {}
 
