@@ -264,14 +264,20 @@ def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
     Observers (the ledger, budgets) are told afterwards.
     """
     start = time.perf_counter()
-    host = memory_of(source.device).read(source.buffer)
-    memory_of(target.device).write(target.buffer, host)
+    far = source.device if target.device is CPU else target.device
+    carry = getattr(memory_of(far), "carry", None)
+    if carry is not None and CPU in (source.device, target.device):
+        nbytes = carry(source, target, blocking)
+    else:
+        host = memory_of(source.device).read(source.buffer)
+        memory_of(target.device).write(target.buffer, host)
+        nbytes = int(host.nbytes)
     if copy_observers:
         pinned = getattr(source, "pinned", False) or getattr(target, "pinned", False)
         event = CopyEvent(
             source.device,
             target.device,
-            int(host.nbytes),
+            nbytes,
             time.perf_counter() - start,
             blocking,
             pinned,
@@ -280,3 +286,17 @@ def copy_bytes(source: Any, target: Any, *, blocking: bool = True) -> None:
         )
         for observer in copy_observers:
             observer(event)
+
+
+def send_bytes(source: Any, target: Any) -> None:
+    """`copy_bytes` that need not be done when this returns."""
+    copy_bytes(source, target, blocking=False)
+
+
+def page_locked(nbytes: int) -> Any:
+    """A vector of bytes in memory that a GPU reads and writes by itself; None where there is no
+    real GPU."""
+    if not has_backend("cuda"):
+        return None
+    make = getattr(backend_of("cuda"), "page_locked", None)
+    return None if make is None else make(nbytes)

@@ -53,6 +53,14 @@ def empty(spec: Spec) -> Array:
     return Array(storage_of(spec.nbytes, spec.device), spec)
 
 
+def empty_pinned(spec: Spec) -> Array:
+    """An uninitialised array of the host, in page-locked memory where there is a real GPU."""
+    buffer = base.page_locked(spec.nbytes)
+    array = empty(spec) if buffer is None else Array(Storage(buffer, CPU), spec)
+    array.storage.pinned = True
+    return array
+
+
 def full(spec: Spec, value: Any) -> Array:
     """An array with every element `value`."""
     array = empty(spec)
@@ -163,17 +171,32 @@ def to_device(
         "torch.nn.Module.to() when moving module from meta to a different device.",
     )
     packed = array if is_whole(array) else copy_of(array, contiguous_strides(source.shape))
-    target = empty(packed.spec.with_device(device))
-    if pinned:
-        target.storage.pinned = True
+    wanted = packed.spec.with_device(device)
+    target = empty_pinned(wanted) if pinned else empty(wanted)
     if device is not META and target.spec.numel:
         if executor_slot[0] is None:
             base.copy_bytes(packed.storage, target.storage, blocking=blocking)
         else:
-            executor_slot[0].transfer(packed.storage, target.storage, base.copy_bytes)
+            now = base.copy_bytes if blocking else base.send_bytes
+            executor_slot[0].transfer(packed.storage, target.storage, now)
         if source.numel > 1:  # a number goes along wherever it is
             moved_at[target.storage] = user_line()
     return target
+
+
+def carried(target: Array, source: Array, *, blocking: bool = True) -> bool:
+    """Whether an array was copied into one of another device as it is: whole, alike, and nobody
+    records it."""
+    alike = target.spec.dtype is source.spec.dtype and target.spec.shape == source.spec.shape
+    executor = executor_slot[0]
+    if not alike or SPECIAL[0] or not (executor is None or executor.steps_aside):
+        return False
+    if META in (target.spec.device, source.spec.device) or not target.spec.numel:
+        return False
+    if not (is_whole(target) and is_whole(source)):
+        return False
+    base.copy_bytes(source.storage, target.storage, blocking=blocking)
+    return True
 
 
 def is_whole(array: Array) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import modes
-from ember.core.array import constant, empty, full, to_device
+from ember.core.array import constant, copy_into, empty, empty_pinned, full, to_device
 from ember.core.array import fill as array_fill
 from ember.core.tensor import Tensor, tensor_of
 from ember.device import CPU, META, default_device
@@ -30,16 +30,17 @@ def place(device: Any) -> Device:
 
 def finish(array: Array, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new leaf."""
-    made = tensor_of(array)
-    if requires_grad:
-        made.requires_grad_(True)
     if pin_memory:
         check(
             array.spec.device is CPU,
             RuntimeError,
             f"Only dense CPU tensors can be pinned: this one is made on {array.spec.device}",
         )
-        array.storage.pinned = True
+        fresh, array = array, empty_pinned(array.spec)
+        copy_into(array, fresh)
+    made = tensor_of(array)
+    if requires_grad:
+        made.requires_grad_(True)
     return made
 
 

@@ -10,7 +10,16 @@ import numpy as np
 from ember import dtypes
 from ember.backends.base import resolve
 from ember.core import dispatch, modes
-from ember.core.array import copy_into, copy_of, fill, host_copy, to_device, will_read
+from ember.core.array import (
+    carried,
+    copy_into,
+    copy_of,
+    empty_pinned,
+    fill,
+    host_copy,
+    to_device,
+    will_read,
+)
 from ember.core.dispatch import attach, needs_grad, node_type, unbroadcast
 from ember.core.factory import fill_value
 from ember.core.history import check_overlap, check_write, rebind, written
@@ -21,7 +30,7 @@ from ember.device import CPU, META
 from ember.device import device as Device
 from ember.dtypes import dtype as DType
 from ember.errors import check
-from ember.kernel.array import Array, expose
+from ember.kernel.array import Array, expose, spec_of
 from ember.layout import broadcasts_to, like_strides
 from ember.ops.formats import (
     channels_format,
@@ -244,11 +253,11 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         return self
     array = src._array
     if own.device is not META:
-        if source.device is not own.device:
-            array = to_device(array, own.device, blocking=not non_blocking)
-        else:
+        if source.device is own.device:
             check_overlap(self._array, array)
-        copy_into(self._array, array)
+            copy_into(self._array, array)
+        elif not carried(self._array, array, blocking=not non_blocking):
+            copy_into(self._array, to_device(array, own.device, blocking=not non_blocking))
     written(self)
     if (
         modes.state.grad
@@ -448,9 +457,10 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     )
     if is_pinned(self):
         return self
-    made = tensor_of(copy_of(self._array, _strides(self, None), self.dtype))
-    made._array.storage.pinned = True
-    return made
+    spec = self._array.spec
+    made = empty_pinned(spec_of(spec.shape, _strides(self, None), spec.dtype, CPU))
+    copy_into(made, self._array)
+    return tensor_of(made)
 
 
 @composite(METHOD)

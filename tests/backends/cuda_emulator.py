@@ -78,6 +78,7 @@ class Emulator:
     def __init__(self, folder, count=1, memory=1 << 30):
         self.folder, self.number, self.total = folder, count, memory
         self.blocks, self.opened, self.launches = {}, set(), 0
+        self.locked, self.pending = {}, set()  # events that are not to be reached yet
         self.tape = None  # what is captured
 
     def count(self):
@@ -108,14 +109,14 @@ class Emulator:
     def synchronize(self, index):
         pass
 
-    def mark(self, index):
+    def mark(self, index, timed=True):
         return time.perf_counter()
 
     def elapsed(self, start, end):
         return (end - start) * 1000
 
     def reached(self, event):
-        return True
+        return event not in self.pending
 
     def wait_for(self, event):
         pass
@@ -149,6 +150,30 @@ class Emulator:
 
     def clear(self, index, address, value, nbytes):
         self.work(lambda: ctypes.memset(address, value, nbytes))
+
+    def send(self, index, address, host, nbytes):
+        assert host in self.pages(host, nbytes)
+        self.work(lambda: ctypes.memmove(address, host, nbytes))
+
+    def fetch(self, index, host, address, nbytes):
+        assert host in self.pages(host, nbytes)
+        self.work(lambda: ctypes.memmove(host, address, nbytes))
+
+    def lock_pages(self, index, nbytes):
+        self.use(index)
+        block = np.zeros(nbytes, np.uint8)
+        self.locked[block.ctypes.data] = block
+        return block.ctypes.data
+
+    def unlock_pages(self, address):
+        del self.locked[address]
+
+    def pages(self, host, nbytes):
+        """The page-locked memory that what is copied lies in."""
+        for address, block in self.locked.items():
+            if address <= host and host + nbytes <= address + block.nbytes:
+                return range(address, address + block.nbytes)
+        raise AssertionError("this memory is not page-locked")
 
     def word(self, index):
         return np.zeros(1, np.int32)

@@ -10,6 +10,7 @@ from ember.backends.cuda.draws import CudaPhilox
 from ember.backends.cuda.driver import Driver, load_bindings
 from ember.backends.cuda.kernels import CudaKernels
 from ember.backends.cuda.memory import CudaMemory
+from ember.backends.cuda.pinned import PinnedMemory
 from ember.backends.sim.specification import GpuModel
 from ember.errors import AcceleratorError
 
@@ -105,6 +106,20 @@ class CudaBackend(Backend):
     def queue(self, index: int) -> CudaQueue:
         """The queue of a device."""
         return self.parts[index][1]
+
+    @cached_property
+    def pinned(self) -> PinnedMemory:
+        """Page-locked memory of the host."""
+        driver = self.driver
+        return PinnedMemory(
+            lambda nbytes: driver.lock_pages(self.current_index, nbytes),
+            driver.unlock_pages,
+            driver.reached,
+        )
+
+    def page_locked(self, nbytes: int) -> Any:
+        """A vector of bytes on the host that GPUs read and write by themselves."""
+        return self.pinned.allocate(nbytes)
 
     def random_source(self, seed: int) -> CudaPhilox:
         """The stream of random numbers of a generator."""

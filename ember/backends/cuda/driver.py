@@ -23,6 +23,7 @@ from ember.errors import AcceleratorError
 FULL = 2  # CUDA_ERROR_OUT_OF_MEMORY
 PINNED, PORTABLE, MAPPED = 1 << 16, 1, 2  # bytes that go by page-locked memory; its flags
 NOT_READY = 600  # CUDA_ERROR_NOT_READY
+UNTIMED = 2  # CU_EVENT_DISABLE_TIMING
 TYPES: dict[str, Any] = {
     "p": ctypes.c_uint64,
     "q": ctypes.c_int64,
@@ -158,10 +159,10 @@ class Driver:
         """Wait for all work of a GPU's stream."""
         self._ask("cuStreamSynchronize", self.use(index))
 
-    def mark(self, index: int) -> Any:
+    def mark(self, index: int, timed: bool = True) -> Any:
         """An event at this place of a GPU's stream."""
         stream = self.use(index)
-        event = Event(self, self._ask("cuEventCreate", 0))
+        event = Event(self, self._ask("cuEventCreate", 0 if timed else UNTIMED))
         self._ask("cuEventRecord", event.handle, stream)
         return event
 
@@ -232,6 +233,23 @@ class Driver:
             self._ask("cuMemcpyDtoHAsync", self._pinned, address, host.nbytes, stream)
             self._ask("cuStreamSynchronize", stream)
             ctypes.memmove(place, self._pinned, host.nbytes)
+
+    def send(self, index: int, address: int, host: int, nbytes: int) -> None:
+        """Copy page-locked memory to a GPU, in order with its stream; the host goes on."""
+        self._ask("cuMemcpyHtoDAsync", address, host, nbytes, self.use(index))
+
+    def fetch(self, index: int, host: int, address: int, nbytes: int) -> None:
+        """Copy to page-locked memory, in order with a GPU's stream; the host goes on."""
+        self._ask("cuMemcpyDtoHAsync", host, address, nbytes, self.use(index))
+
+    def lock_pages(self, index: int, nbytes: int) -> int:
+        """The address of new page-locked memory, which every GPU can use."""
+        self.use(index)
+        return int(self._ask("cuMemHostAlloc", nbytes, PORTABLE))
+
+    def unlock_pages(self, address: int) -> None:
+        """Give page-locked memory back."""
+        self._ask("cuMemFreeHost", address)
 
     def staging(self, index: int) -> Staging:
         """What does a GPU's large copies."""

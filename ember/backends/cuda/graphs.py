@@ -28,6 +28,7 @@ class GraphSegment:
         self._before = False
         self.drawn: list[list[Any]] = []  # streams of random numbers, their state here, fills
         self.doubtful = False
+        self.pinned: list[Any] = []  # page-locked memory that it copies
         self.refusal: str | None = None  # why the steps are not a graph
 
     def __call__(self) -> None:
@@ -98,6 +99,7 @@ class GraphSegment:
         if graph is not None:
             self.driver.forget_graph(graph)
         self.drawn.clear()
+        self.pinned.clear()
         blocks, self.blocks = self.blocks, []
         for address in blocks:
             self.memory.owned.pop(address, None)

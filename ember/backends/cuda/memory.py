@@ -204,7 +204,9 @@ class CudaMemory(Memory):
         if `blocking`.
         """
         upwards = target.device is self.device
-        buffer, host = (target.buffer, source.bytes()) if upwards else (source.buffer, target.bytes())
+        buffer, host = (
+            (target.buffer, source.bytes()) if upwards else (source.buffer, target.bytes())
+        )
         nbytes = int(host.nbytes)
         if not nbytes:
             return 0
