@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.cpu import column_sums, compiled, compiled_attention
+from ember.backends.cpu import batch_norm, column_sums, compiled, compiled_attention
 from ember.backends.cpu import kernels as eager
 from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
 from ember.backends.cpu.matmul import linear, linear_backward
@@ -158,7 +158,17 @@ def _are_rows(scores: Any, target: Any, weight: Any, smoothing: float, reduction
     return dense and is_plain(scores, target, weight, smoothing, reduction)
 
 
+def _batch_norm(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step:
+    given: list[Any] = [o.host() if isinstance(o, Array) else o for o in operands]
+    made: Any = tuple(out.host() for out in outs)
+    run: Any = batch_norm.forward if call.kernel == "batch_norm" else batch_norm.backward
+    found: Step = run(*given, made)
+    return found
+
+
 LIBRARY = {
+    "batch_norm": _batch_norm,
+    "batch_norm_backward": _batch_norm,
     "matmul": _product,
     "linear": _affine,
     "linear_backward": _affine_backward,
