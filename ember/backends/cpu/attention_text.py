@@ -68,12 +68,12 @@ class Module:
         return "\n".join([*sorted(self.declarations), *self.texts])
 
 
-def _call(b: Vectors, name: str, pointers: list[str], numbers: list[str]) -> None:
+def call(b: Vectors, name: str, pointers: list[str], numbers: list[str]) -> None:
     given = [f"ptr {p}" for p in pointers] + [f"i64 {n}" for n in numbers]
     b.do(f"call void @{name}({', '.join(given)})")
 
 
-def _product(module: Module, name: str, tile: tuple[int, int], adds: bool) -> None:
+def product(module: Module, name: str, tile: tuple[int, int], adds: bool) -> None:
     """name(right, left, out, rows, terms, columns, left's steps by row and column, right's and
     out's by row)."""
     b = module.begin()
@@ -86,7 +86,7 @@ def _product(module: Module, name: str, tile: tuple[int, int], adds: bool) -> No
     module.end(b, name, ["right", "left", "out"], names)
 
 
-def _transpose(module: Module) -> None:
+def transpose(module: Module) -> None:
     """transpose(source, to, factor, rows, columns, step, pitch): to[c · pitch + r] becomes factor ·
     source[r · step + c]; writes whole squares of vectors."""
     b = module.begin()
@@ -266,22 +266,22 @@ def forward_text(lanes: int, tiles: Tiles) -> str:
     """builtin(q, k, v, out, sums, factor, geometry, scratch, begin, end) for heads begin..end."""
     module = Module(lanes)
     by_keys, _, by_values = tiles
-    _product(module, "to_keys", by_keys, False)
-    _product(module, "to_values", by_values, False)
-    _transpose(module)
+    product(module, "to_keys", by_keys, False)
+    product(module, "to_values", by_values, False)
+    transpose(module)
     _softmax(module)
     h = Heads(module, ["q", "k", "v", "out"])
     b, pitch = h.b, h.pitch
     kt, _, weights, _ = h.scratch()
     key = [h.keys, h.features, h.step["k_row"], pitch]
-    _call(b, "transpose", [h.start["k"], kt, "%p5"], key)
+    call(b, "transpose", [h.start["k"], kt, "%p5"], key)
     h.tiles()
     steps = [h.rows, h.features, h.count, h.step["q_row"], "1", pitch, pitch]
-    _call(b, "to_keys", [kt, h.row("q", h.first), weights], steps)
+    call(b, "to_keys", [kt, h.row("q", h.first), weights], steps)
     sums = at(b, h.start["sums"], h.first)
-    _call(b, "softmax", [weights, sums], [h.rows, h.count, pitch, h.seen, h.causal])
+    call(b, "softmax", [weights, sums], [h.rows, h.count, pitch, h.seen, h.causal])
     steps = [h.rows, h.count, h.values, pitch, "1", h.step["v_row"], h.step["out_row"]]
-    _call(b, "to_values", [h.start["v"], weights, h.row("out", h.first)], steps)
+    call(b, "to_values", [h.start["v"], weights, h.row("out", h.first)], steps)
     close_loop(b, h.inside)
     return h.text(module, 6)
 
@@ -295,38 +295,38 @@ def backward_text(lanes: int, tiles: Tiles) -> str:
     """
     module = Module(lanes)
     for name, tile in zip(("keys", "features", "values"), tiles, strict=True):
-        _product(module, f"to_{name}", tile, False)
-        _product(module, f"more_{name}", tile, True)
-    _transpose(module)
+        product(module, f"to_{name}", tile, False)
+        product(module, f"more_{name}", tile, True)
+    transpose(module)
     _weights(module)
     _slopes(module)
     h = Heads(module, ["q", "k", "v", "out", "g", "dq", "dk", "dv"])
     b, pitch = h.b, h.pitch
     kt, vt, weights, changes = h.scratch()
     key = [h.keys, h.features, h.step["k_row"], pitch]
-    _call(b, "transpose", [h.start["k"], kt, "%p9"], key)
+    call(b, "transpose", [h.start["k"], kt, "%p9"], key)
     value = [h.keys, h.values, h.step["v_row"], pitch]
-    _call(b, "transpose", [h.start["v"], vt, "%p10"], value)
+    call(b, "transpose", [h.start["v"], vt, "%p10"], value)
     h.tiles((("i64", "0"),))
     before = h.inside.carried[0]
     q, g = h.row("q", h.first), h.row("g", h.first)
     steps = [h.rows, h.features, h.count, h.step["q_row"], "1", pitch, pitch]
-    _call(b, "to_keys", [kt, q, weights], steps)
+    call(b, "to_keys", [kt, q, weights], steps)
     sums = at(b, h.start["sums"], h.first)
-    _call(b, "weights", [weights, sums], [h.rows, h.count, pitch, h.seen, h.causal])
+    call(b, "weights", [weights, sums], [h.rows, h.count, pitch, h.seen, h.causal])
     _by_keys(h, "values", "dv", weights, (g, "g"), h.values, before)
     steps = [h.rows, h.values, h.count, h.step["g_row"], "1", pitch, pitch]
-    _call(b, "to_keys", [vt, g, changes], steps)
+    call(b, "to_keys", [vt, g, changes], steps)
     numbers = [h.rows, h.count, pitch, h.values, h.step["g_row"], h.step["out_row"]]
-    _call(b, "slopes", [weights, changes, g, h.row("out", h.first), "%p9"], numbers)
+    call(b, "slopes", [weights, changes, g, h.row("out", h.first), "%p9"], numbers)
     steps = [h.rows, h.count, h.features, pitch, "1", h.step["k_row"], h.step["dq_row"]]
-    _call(b, "to_features", [h.start["k"], changes, h.row("dq", h.first)], steps)
+    call(b, "to_features", [h.start["k"], changes, h.row("dq", h.first)], steps)
     _by_keys(h, "features", "dk", changes, (q, "q"), h.features, before)
     (seen,) = close_loop(b, h.inside, [h.count])
     left = b.new(f"sub i64 {h.keys}, {seen}")
     for array, name, wide in (("dk", "features", h.features), ("dv", "values", h.values)):
         steps = [left, "0", wide, "0", "0", "0", h.step[array + "_row"]]
-        _call(b, f"to_{name}", [kt, kt, h.row(array, seen)], steps)
+        call(b, f"to_{name}", [kt, kt, h.row(array, seen)], steps)
     return h.text(module, 11)
 
 
@@ -341,4 +341,4 @@ def _by_keys(
         steps = [rows, h.rows, wide, "1", h.pitch]
         steps += [h.step[source + "_row"], h.step[array + "_row"]]
         places = [pointer, at(h.b, left, first), h.row(array, first)]
-        _call(h.b, f"{kind}_{name}", places, steps)
+        call(h.b, f"{kind}_{name}", places, steps)

@@ -108,10 +108,13 @@ class Columns:
             for i, total in enumerate(totals):
                 np.add.reduce(sums[:, i], 0, out=total)
 
+        whole = np.empty(scratch, np.float32)
+        first = lists[0][0]
+
         def alone() -> None:
             for total in totals:
                 total.fill(0)
-            part(0, 1)
+            kernel(*first, layout, whole, 0, rows)
 
         return step if groups > 1 else alone
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.cpu import products
+from ember.backends.cpu import few_rows, products, small_products, threads
 
 NDArray = np.ndarray[Any, Any]
 
@@ -52,6 +52,9 @@ def linear(
         out = np.empty((*input.shape[:-1], len(weight)), input.dtype)
     rows = _matrix(input)
     made = out.reshape(len(rows), -1) if out.ndim != 2 else out
+    if few_rows.suits(rows, weight, bias):
+        few_rows.linear(rows, weight, bias, made)
+        return out
     if len(rows) >= LEAST_PACKED_ROWS and made.shape[1] >= LEAST_PACKED_COLUMNS:
         dense = bias is None or (bias.dtype == np.float32 and bias.strides[0] == bias.itemsize)
         if dense and _is_packed(rows, weight.T):
@@ -77,16 +80,26 @@ def linear_backward(
     if outs is None:
         shapes = (input.shape, weight.shape, weight.shape[:1])[: 3 if biased else 2]
         outs = tuple([np.empty(s if n else 0, g.dtype) for s, n in zip(shapes, needs)])
-    few = LEAST_PACKED_ROWS <= len(rows) <= MOST_PACKED_ROWS
     if needs[0]:
-        multiply = products.multiply if few and _is_packed(by_row, weight) else _by_blas
-        multiply(by_row, weight, outs[0].reshape(rows.shape))
+        _gradient(len(rows), by_row, weight, outs[0].reshape(rows.shape))
     if needs[1]:
-        multiply = products.multiply if few and _is_packed(by_row.T, rows) else _by_blas
-        multiply(by_row.T, rows, outs[1])
+        _gradient(len(rows), by_row.T, rows, outs[1])
     if biased and needs[2]:
         by_row.sum(0, out=outs[2])
     return outs
+
+
+def _gradient(count: int, a: NDArray, b: NDArray, out: NDArray) -> None:
+    """out = a b, for a linear map of so many rows."""
+    few = LEAST_PACKED_ROWS <= count <= MOST_PACKED_ROWS
+    work = len(a) * a.shape[1] * b.shape[1]
+    alone = work <= small_products.MOST and threads.count() == 1  # on several, others are quicker
+    if alone and (count == len(a) or not few) and count <= few_rows.MOST_ROWS:
+        small_products.multiply(a, b, out)
+    elif few and _is_packed(a, b):
+        products.multiply(a, b, out)
+    else:
+        _by_blas(a, b, out)
 
 
 def _is_packed(a: NDArray, b: NDArray) -> bool:

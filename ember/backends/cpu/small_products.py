@@ -59,12 +59,7 @@ def write_product(
         [at(out, sum_of_products(b, (number, out_row), (start, 1))) for start in starts]
         for number in numbers
     ]
-    before = [
-        (b.real, load(b, "float", targets[row][v], masks[v]) if adds else b.number(0.0))
-        for row in range(rows)
-        for v in range(vectors)
-    ]
-    inner = open_loop(b, "0", count, 1, tuple(before))
+    inner = open_loop(b, "0", count, 1, ((b.real, b.number(0.0)),) * (rows * vectors))
     source = at(right, sum_of_products(b, (inner.index, b_row), (first, 1)))
     read = [load(b, "float", at(source, v * b.lanes), masks[v]) for v in range(vectors)]
     place = b.new(f"mul i64 {inner.index}, {a_column}")
@@ -73,6 +68,11 @@ def write_product(
         factor = load_one(b, "float", at(lines[row], place))
         new += [b.fma(factor, read[v], inner.carried[row * vectors + v]) for v in range(vectors)]
     sums = close_loop(b, inner, new)
+    if adds:  # at the end: sums of parts of the terms are more exact than one long sum
+        sums = [
+            b.add(load(b, "float", targets[i // vectors][i % vectors], masks[i % vectors]), total)
+            for i, total in enumerate(sums)
+        ]
     for row in range(rows):
         for v in range(vectors):
             store(b, "float", sums[row * vectors + v], targets[row][v], masks[v])
