@@ -69,7 +69,6 @@ import os, threading
 import ember as torch
 torch.set_num_threads(2)
 x = torch.ones(300_000)
-torch.exp(x)  # a fork during an import, which this is, would leave the child Python's import lock
 done = threading.Event()
 
 def work():
@@ -93,6 +92,51 @@ print(float((x + x).sum()))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_children_forked_while_threads_work_compute():
     assert printed(start(FORKING)) == ["0"] * 5 + ["600000.0"]
+
+
+FIRST = """
+import os, signal, threading, time
+from importlib.machinery import SourceFileLoader
+import ember as torch
+from ember.backends.cpu import native
+
+x = torch.ones(300_000)
+begun = threading.Event()
+
+def wait_at(name):  # in the thread's first kernel, while the main thread forks
+    if name == "{}" and threading.current_thread() is worker and not begun.is_set():
+        begun.set()
+        time.sleep(0.3)
+
+execute = SourceFileLoader.exec_module
+def slowly(self, module):
+    wait_at(module.__name__)
+    execute(self, module)
+
+compile = native._compiled
+def compiled(text, names):
+    wait_at("the compiler")
+    return compile(text, names)
+
+SourceFileLoader.exec_module, native._compiled = slowly, compiled
+worker = threading.Thread(target=lambda: found.append(float(torch.sigmoid(x)[0]) > 0.7))
+found = []
+worker.start()
+assert begun.wait(10)
+child = os.fork()
+if child == 0:
+    signal.alarm(5)
+    os._exit(0 if float(torch.sigmoid(x)[0]) > 0.7 else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+worker.join()
+print(*found)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.parametrize("slow", ["ember.backends.cpu.compiled", "llvmlite", "the compiler"])
+def test_children_forked_during_a_first_kernel_compute(slow):
+    assert printed(start(FIRST.replace("{}", slow))) == ["0", "True"]
 
 
 def test_an_interrupt_ends_a_kernel_and_nothing_else(two_threads):

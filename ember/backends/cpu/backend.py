@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import Backend, Memory, Queue, register
+from ember.backends.cpu import forks as _forks  # noqa: F401  children of threads that compute
 from ember.backends.cpu.kernels import CpuKernels
 from ember.device import CPU
 

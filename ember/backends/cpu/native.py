@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ember.backends import kept
+from ember.backends.cpu.forks import compiling
 from ember.scalar.approximations import HAS_SCALING
 
 METH_FASTCALL = 0x0080
@@ -80,6 +81,11 @@ def _address(text: str) -> int:
 
 def functions(text: str, names: list[str]) -> list[int]:
     """The addresses of a module's functions, which live as long as the process."""
+    with compiling:
+        return _compiled(text, names)
+
+
+def _compiled(text: str, names: list[str]) -> list[int]:
     host = _host_facts()
     llvm = host["llvm"]
     width = vector_bytes() * 8

@@ -17,6 +17,7 @@ import numpy as np
 
 from ember.backends.cpu import box_muller
 from ember.backends.cpu.box_muller import BLOCK, Vector
+from ember.backends.cpu.forks import compiling
 
 LARGE = 1 << 21  # numbers in all for which loading the compiler pays, if it is not loaded yet
 CALL = 1 << 11  # numbers that the overhead of a call without it is worth
@@ -58,7 +59,8 @@ def _kernel(name: str, count: int) -> Callable[..., None] | None:
         _done_without[0] += count + CALL
         if _done_without[0] < LARGE and "llvmlite.binding" not in sys.modules:
             return None
-        _compile()
+        with compiling:
+            _compile()
     return _kernels[name]
 
 
