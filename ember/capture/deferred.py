@@ -20,6 +20,7 @@ import numpy as np
 
 from ember.backends.base import has_cpu_kernels, memory_of
 from ember.backends.gpus import reserves
+from ember.capture.each import abandon
 from ember.capture.queue import NUMBER, Queue, Waiting
 from ember.capture.recorder import Place
 from ember.capture.replays import Memory
@@ -32,6 +33,7 @@ from ember.kernel.array import Array, Exposed, Queued, Storage
 from ember.kernel.call import Call, LibraryCall, MapCall, ReduceCall
 from ember.scalar.expr import topological
 
+EAGER = os.environ.get("EMBER_EAGER", "0") not in ("", "0")
 LONGEST = 20_000  # calls that wait at most
 MOST_DIMS = 64  # of NumPy's arrays
 SNAPSHOT = 1 << 20  # bytes up to which memory that others know is copied
@@ -87,9 +89,13 @@ class Deferred(Executor):
 
     def _put(self, call: Call, runner: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
         queue = self.queue
+        if queue.has_written and queue.begins_again(call, operands):
+            self.settle()
+            queue = self.queue
         kind = type(call)
         if kind is Call:
             return self._put_draw(call, runner, operands)
+        values: list[float] = []
         if kind is LibraryCall:  # what is no array is part of the call
             part: list[Any] = [call]
             given = queue.given(operands, part)
@@ -99,7 +105,7 @@ class Deferred(Executor):
                 if type(operand) is Array:
                     found.append(queue.place(operand))
                 elif type(operand) is float and _is_plain(operand):
-                    queue.values.append(operand)
+                    values.append(operand)
                     found.append(NUMBER)
                 else:
                     found.append(operand)
@@ -107,7 +113,9 @@ class Deferred(Executor):
             part = [call, given]
         if call.writes:
             outs: Any = tuple([given[p] for p in call.writes])
-            queue.followed.update(range(len(queue.values) - given.count(NUMBER), len(queue.values)))
+            queue.has_written = queue.has_written or not all(queue.born[o.storage] for o in outs)
+            count = len(queue.values)
+            queue.followed.update(range(count, count + len(values)))
             made: Any = operands[call.writes[0]]
             if len(outs) > 1:
                 made = tuple([operands[p] for p in call.writes])
@@ -116,7 +124,9 @@ class Deferred(Executor):
             outs = (place,)
         else:
             outs, made = zip(*map(queue.result, call.out_specs), strict=True)
-        queue.add(_new(Waiting, ("call", call, given, outs, runner)), part)
+        work = _new(Waiting, ("call", call, given, outs, runner))
+        queue.first = queue.first or work
+        queue.add(work, part, values)
         if len(queue.work) >= LONGEST:
             self.settle()
         device = call.out_specs[0].device
@@ -149,11 +159,11 @@ class Deferred(Executor):
             return
         with self.lock:
             target = self.queue.overwritten(array)
+            values = []
             if kind is float and _is_plain(value):
-                self.queue.values.append(value)
-                value = NUMBER
+                values, value = [value], NUMBER
             part = ["fill", kind, repr(value) if kind in (float, complex) else value, target]
-            self.queue.add(Waiting("fill", value, (), (target,), now), part)
+            self.queue.add(Waiting("fill", value, (), (target,), now), part, values)
 
     def copy(self, target: Array, source: Array, now: Callable[..., None]) -> None:
         """A copy within a device that waits."""
@@ -179,15 +189,18 @@ class Deferred(Executor):
 
     def settle(self) -> None:
         """Do all that waits."""
-        if not self.queue.storages:
+        if not (self.queue.storages or self.working):
             return
-        with self.lock:
+        with self.lock:  # so that another thread waits for work that is being done
             if self.working:
                 return
-            queue, self.queue = self.queue, Queue()
-            self.working = True
+            queue = self.queue
             try:
+                self.working, self.queue = True, Queue()
                 self.memory.finish(queue)
+            except BaseException as error:
+                abandon(queue, error)
+                raise
             finally:
                 self.working = False
 
@@ -353,7 +366,7 @@ class deferred:
     unchanged program are fused and replayed; with False, one in which it is done at once.
 
     `host=False` leaves the work of the CPU as it is. EMBER_DEFER=1 in the environment is such a
-    block around the whole program. Also a decorator.
+    block around the whole program; with EMBER_EAGER=1 nothing waits anywhere. Also a decorator.
 
     >>> import ember as torch
     >>> with torch.deferred():
@@ -363,7 +376,7 @@ class deferred:
     """
 
     def __init__(self, mode: bool = True, *, host: bool = True) -> None:
-        self._executor = (_everywhere if host else _on_gpus) if mode else None
+        self._executor = (_everywhere if host else _on_gpus) if mode and not EAGER else None
         self._before: list[Any] = []
 
     def __enter__(self) -> None:
@@ -388,5 +401,6 @@ class deferred:
 
 
 def install() -> None:
-    """Let all work of this process wait."""
-    set_executor(_everywhere)
+    """Let all work of this process wait, unless EMBER_EAGER=1 forbids it."""
+    if not EAGER:
+        set_executor(_everywhere)

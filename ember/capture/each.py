@@ -15,7 +15,7 @@ from ember.kernel.call import Call
 def release(queue: Queue) -> None:
     """Storages that were there before the work are as ever."""
     for storage, born in zip(queue.storages, queue.born, strict=True):
-        if not born:
+        if not born and type(storage) is Queued:
             storage.__class__ = Storage
 
 
@@ -53,7 +53,6 @@ class Each:
         except BaseException as error:
             where = line_of(self.queue.lines[position])
             error.add_note(f"The operation was called at {where}, and done when it was needed.")
-            abandon(self.queue, error)
             raise
 
     def _do(self, work: Waiting) -> None:
@@ -126,6 +125,7 @@ def hand_over(storage: Storage, made: Storage) -> None:
 
 def abandon(queue: Queue, error: BaseException) -> None:
     """Results that are not there will not come."""
+    release(queue)
     for number, born in enumerate(queue.born):
         storage = queue.storage(number) if born else None
         if type(storage) is Queued:

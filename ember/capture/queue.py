@@ -42,6 +42,8 @@ class Queue:
         self.bases: list[int] = []
         self.arrays: list[tuple[Place, Array]] = []  # of storages that were there before
         self.values: list[float] = []
+        self.first: Any = None  # the first call
+        self.has_written = False  # whether work writes into memory that was there before
         self.followed: set[int] = set()  # positions of those that an optimizer may change
         self.room: dict[Any, float] = {}  # bytes of each device that results may still take
 
@@ -92,6 +94,17 @@ class Queue:
         found = self.storages[number]
         return found() if self.born[number] else found  # type: ignore[no-any-return]
 
+    def begins_again(self, call: Any, operands: tuple[Any, ...]) -> bool:
+        """Whether a call is the first one of all, with some of the same storages: a loop that has
+        no optimizer goes round."""
+        first = self.first
+        return first.call is call and any(
+            type(place) is Place
+            and not self.born[place.storage]
+            and operand.storage is self.storages[place.storage]
+            for place, operand in zip(first.given, operands, strict=True)
+        )
+
     # work
 
     def given(self, operands: Any, part: list[Any]) -> tuple[Any, ...]:
@@ -107,8 +120,9 @@ class Queue:
             found.append(operand)
         return tuple(found)
 
-    def add(self, work: Waiting, part: Any) -> None:
-        """Put work at the end; `part` is its structure."""
+    def add(self, work: Waiting, part: Any, values: Any = ()) -> None:
+        """Put work at the end; `part` is its structure, `values` its numbers."""
+        self.values += values
         self.key += part
         self.work.append(work)
         self.lines.append(_here())

@@ -17,7 +17,7 @@ import numpy as np
 
 from ember.backends.base import memory_of
 from ember.capture.background import background
-from ember.capture.each import Each, abandon, hand_over, release
+from ember.capture.each import Each, hand_over, release
 from ember.capture.memory import bytes_to_end, storage_of
 from ember.capture.program import Program
 from ember.capture.queue import NUMBER, Queue, line_of
@@ -370,7 +370,6 @@ class Memory:
         except BaseException as error:
             first, last = line_of(queue.lines[0]), line_of(queue.lines[-1])
             error.add_note(f"It is one of the operations that were called from {first} to {last}.")
-            abandon(queue, error)
             raise
         finally:
             self.busy = False

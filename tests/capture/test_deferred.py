@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -172,6 +174,26 @@ def test_the_end_of_a_block_is_the_end_of_waiting():
         return y
 
     assert double(torch.ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("settings", [{"EMBER_DEFER": "1"}, {"EMBER_DEFER": "0"}, {},
+                                      {"EMBER_DEFER": "1", "EMBER_EAGER": "1"}])  # fmt: skip
+def test_switches(settings):
+    code = """
+import ember as torch
+y = torch.ones(2) * 2
+print(type(y._array.storage).__name__, y.tolist())
+with torch.deferred():
+    print(type((y * 2)._array.storage).__name__)
+"""
+    kept = {k: v for k, v in os.environ.items() if k not in ("EMBER_DEFER", "EMBER_EAGER")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=kept | settings, capture_output=True, text=True
+    )
+    waits = settings.get("EMBER_DEFER") == "1" and "EMBER_EAGER" not in settings
+    first = "Queued" if waits else "Storage"
+    inside = "Storage" if "EMBER_EAGER" in settings else "Queued"
+    assert done.stdout.split() == [first, "[2.0,", "2.0]", inside], done.stderr
 
 
 def test_memory_shared_with_numpy():

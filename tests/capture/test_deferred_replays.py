@@ -93,6 +93,23 @@ def test_numbers_make_no_new_program(waiting):
     assert_close(found, eager(lambda: steps_of(24, late)))
 
 
+def test_a_loop_without_an_optimizer(waiting):
+    def loop():
+        net = network()
+        for n in range(12):
+            loss = F.mse_loss(net(torch.full((4, 6), n / 12)), torch.zeros(4, 3))
+            loss.backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p -= 0.05 * p.grad
+                    p.grad = None
+        return [float(loss)], [p.tolist() for p in net.parameters()]
+
+    found = loop()
+    assert waiting.memory.replayed >= 8
+    assert_close(found, eager(loop))
+
+
 def test_results_that_are_kept_stay_what_they_were(waiting):
     kept = []
     for n in range(6):
