@@ -26,10 +26,15 @@ Passed of those that ran: 33.3 %
 - `test_linalg::test_eigh`: """
 
 
-def test_the_table_counts_and_lists(tmp_path):
+def loaded():
     spec = importlib.util.spec_from_file_location("array_api_tool", TOOL)
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+def test_the_table_counts_and_lists(tmp_path):
+    tool = loaded()
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
     assert tool.table(*tool.outcomes(report)) == TABLE
@@ -42,3 +47,18 @@ def test_a_folder_without_the_suite_is_refused(tmp_path):
         [sys.executable, str(TOOL), str(tmp_path)], capture_output=True, text=True
     )
     assert made.returncode == 2 and "not a checkout of the suite" in made.stderr
+
+
+def test_the_suite_is_told_what_to_test(tmp_path, monkeypatch):
+    tool = loaded()
+    seen = []
+    monkeypatch.setattr(tool.subprocess, "run", lambda command, **options: seen.append(options))
+    monkeypatch.delenv("ARRAY_API_TESTS_SKIP_DTYPES", raising=False)
+    tool.run_suite(tmp_path, 5, True, [], tmp_path / "report.xml")
+    monkeypatch.setenv("ARRAY_API_TESTS_SKIP_DTYPES", "uint64")
+    tool.run_suite(tmp_path, 5, False, [], tmp_path / "report.xml")
+    first, second = (options["env"] for options in seen)
+    assert first["ARRAY_API_TESTS_SKIP_DTYPES"] == "uint16,uint32,uint64"
+    assert second["ARRAY_API_TESTS_SKIP_DTYPES"] == "uint64"
+    assert first["ARRAY_API_TESTS_MODULE"] == "array_api_compat.torch"
+    assert str(TOOL.parent.parent) in second["PYTHONPATH"]
