@@ -19,6 +19,7 @@ from typing import Any
 
 from ember.backends.precision import Precision
 from ember.errors import check
+from ember.kernel.array import finish_waiting
 
 enabled = True  # use cuDNN where it is installed
 benchmark = False  # time the candidates for each new convolution, and keep the fastest
@@ -106,6 +107,7 @@ class _CheckedModule(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in SETTINGS:
+            finish_waiting()
             kind = type(getattr(self, name))
             check(
                 type(value) is kind,

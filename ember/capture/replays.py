@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ember.backends import cuda, cudnn
 from ember.backends.base import memory_of
 from ember.capture.background import background
 from ember.capture.each import Each, hand_over, release
@@ -380,7 +381,8 @@ class Memory:
             for n, (storage, born) in enumerate(zip(queue.storages, queue.born, strict=True))
             if born and storage() is not None
         )
-        key = (tuple(queue.key), alive)
+        settings = cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic, cuda.matmul.precision
+        key = (tuple(queue.key), alive, settings)
         try:
             sequence = self.sequences.get(key)
         except TypeError:  # something in it cannot be compared

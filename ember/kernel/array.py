@@ -125,6 +125,12 @@ _lease: Any = Storage.__dict__["lease"]
 settle: list[Any] = []  # what does all waiting work (capture/deferred.py)
 
 
+def finish_waiting() -> None:
+    """Do all waiting work, before a setting changes that it goes by."""
+    for waiting in settle:
+        waiting()
+
+
 class Queued(Storage):
     """A storage that work reads or writes which waits in a queue: the work is done when its memory
     is asked for. The memory is not there yet if `held` is a size."""
@@ -141,7 +147,7 @@ class Queued(Storage):
         _buffer.__set__(self, value)
 
     def _settled(self) -> None:
-        settle[0]()
+        finish_waiting()
         if type(self) is Queued:
             raise RuntimeError("memory was asked for by the work that makes it")
 

@@ -481,3 +481,15 @@ def test_scaled_half_precision():
                 scaler.update()
         results.append(net[0].weight.tolist())
     np.testing.assert_allclose(results[1], results[0], rtol=2e-2, atol=1e-3)
+
+
+def test_settings_are_those_of_the_call():
+    with torch.deferred():
+        for change in (
+            lambda: setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark),
+            lambda: torch.set_float32_matmul_precision(torch.get_float32_matmul_precision()),
+        ):
+            x = torch.ones(2) * 2
+            assert waits(x)
+            change()
+            assert not waits(x)

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from ember.errors import check
+from ember.kernel.array import finish_waiting
 
 PRECISIONS = ("highest", "high", "medium")
 
@@ -43,6 +44,7 @@ class MatmulSettings:
             RuntimeError,
             f"set_{name}_cublas expects a {kind.__name__}, but got {type(value).__name__}",
         )
+        finish_waiting()
         super().__setattr__(name, value)
 
 
