@@ -114,10 +114,6 @@ class BoundCalls(DeviceArrays):
 
         return bound
 
-    def joins(self, call: Call) -> bool:
-        """Whether a formula is one kernel here."""
-        return isinstance(call, MapCall) and self._prepare_map(call) is not None
-
     def sequence(self, steps: list[Callable[[], Any]]) -> Callable[[], Any]:
         """Many bound steps as one graph launch."""
         return GraphSegment(self.driver, self.memory, steps)

@@ -134,16 +134,12 @@ class CudaKernels(BoundCalls, base.Kernels):
     def _prepare_map(self, call: MapCall, asked: frozenset[int] = frozenset()) -> Runner | None:
         """The runner of a formula; in the place of the numbers at the positions `asked` it takes
         addresses."""
+        inputs = self._inputs(call, asked)
+        if inputs is None:
+            return None
         compute = arithmetic_type(call.compute).name
-        inputs = inputs_of(call, asked)
         targets = [call.in_specs[p] for p in call.writes] if call.writes else list(call.out_specs)
-        if inputs is None or any(t.dtype.name not in C_TYPES for t in targets):
-            return None
-        if not supported(call.roots, inputs, compute):
-            return None
         shape = call.out_specs[0].shape
-        if any(t.shape != shape for t in targets):
-            return None
         launch = self._plan(call, inputs, compute, targets, shape)
         arrays = [i for i, g in enumerate(inputs) if g.is_array]
         numbers = [i for i, g in enumerate(inputs) if not g.is_array]
@@ -161,6 +157,21 @@ class CudaKernels(BoundCalls, base.Kernels):
             return outs[0] if len(outs) == 1 else tuple(outs)
 
         return run
+
+    def _inputs(self, call: MapCall, asked: frozenset[int]) -> tuple[Input, ...] | None:
+        """The variables of a formula that is one kernel here; None of another."""
+        inputs = inputs_of(call, asked)
+        targets = [call.in_specs[p] for p in call.writes] if call.writes else call.out_specs
+        if inputs is None or any(t.dtype.name not in C_TYPES for t in targets):
+            return None
+        if not supported(call.roots, inputs, arithmetic_type(call.compute).name):
+            return None
+        shape = call.out_specs[0].shape
+        return None if any(t.shape != shape for t in targets) else inputs
+
+    def joins(self, call: Call) -> bool:
+        """Whether a formula is one kernel here."""
+        return isinstance(call, MapCall) and self._inputs(call, frozenset()) is not None
 
     def _simple(self, spec: Spec, launch: Callable[[list[Any]], None]) -> Runner:
         """The runner of a map of arrays alone with one result."""

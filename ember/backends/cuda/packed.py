@@ -7,6 +7,8 @@ walks it.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ember.backends.cuda.prelude import C_TYPES
 from ember.backends.cuda.source import COMBINES, MAP, Program, Source
 from ember.kernel.dims import Dim
@@ -35,13 +37,16 @@ def widest(kinds: list[str], packs: tuple[bool, ...], dims: list[Dim]) -> int:
     return wide
 
 
+@lru_cache(4096)
+def _bytes_kept(program: Program) -> int:
+    """The bytes that one element takes in each of the arrays that are read more than once."""
+    source = PackedSource(program)
+    return sum(SIZES.get(a.kind, 4) for i, a in enumerate(source.arrays) if i in source.kept)
+
+
 def plan_rows(program: Program, length: int) -> tuple[int, int]:
     """(threads of a row, packs of each that are kept; 0 where a row is too long for that)."""
-    bytes_kept = sum(
-        SIZES.get(a.kind, 4)
-        for i, a in enumerate(PackedSource(program).arrays)
-        if i in PackedSource(program).kept
-    )
+    bytes_kept = _bytes_kept(program)
     for threads in THREADS_OF_A_ROW:
         packs = -(-length // (threads * program.wide))
         if packs * program.wide * bytes_kept <= 4 * KEPT and packs <= KEPT:

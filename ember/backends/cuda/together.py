@@ -28,7 +28,7 @@ def inputs_of(call: MapCall, asked: frozenset[int]) -> tuple[Input, ...] | None:
             if spec.dtype.name not in C_TYPES:
                 return None
             found.append(Input(name, spec.dtype.name, name in call.keeps))
-        elif spec is float:
+        elif isinstance(spec, type) and issubclass(spec, float):  # those of a recording too
             found.append(Input(name, "double"))
         elif spec in (int, bool):
             found.append(Input(name, "long long"))
