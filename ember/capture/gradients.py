@@ -151,7 +151,9 @@ class Graph:
             set_executor(outer)
             for parameter, known in hooks:
                 parameter._backward_hooks = known
-        self.refusal = recorder.broken or self._finish(recorder, found)
+        sparse = any(g is not None and g._array.kind != "strided" for g in found)
+        reason = "its gradients are sparse" if sparse else None
+        self.refusal = recorder.broken or reason or self._finish(recorder, found)
         self.outputs = []
         return [None if g is None else _own(g) for g in found]
 
@@ -267,4 +269,6 @@ def _write(seed: Array, grad: Tensor) -> None:
 def _own(grad: Tensor) -> Tensor:
     """A copy: the program writes into the memory of its recording."""
     array = grad._array
+    if array.kind != "strided":  # no program writes into it
+        return grad
     return tensor_of(copy_of(array, like_strides(array.spec.shape, array.spec.strides)))

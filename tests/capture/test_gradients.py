@@ -271,6 +271,17 @@ def test_compiled_modules():
         torch.testing.assert_close(found, net[0].weight.grad)
 
 
+def test_sparse_gradients_run_eagerly():
+    net = nn.Embedding(5, 3, sparse=True)
+    run = Captured(net)
+    for _ in range(4):
+        net.weight.grad = None
+        run(torch.tensor([1, 3, 1])).sum().backward()
+        assert net.weight.grad.is_sparse
+        assert net.weight.grad.to_dense()[:, 0].tolist() == [0, 2, 0, 1, 0]
+    assert "sparse" in run.report()
+
+
 BINARY = [
     lambda a, b: a + b,
     lambda a, b: a * b - 0.5,
