@@ -1,9 +1,9 @@
 """Streams and events: orders of work, and marks in them with a time.
 
 A simulated GPU does each piece of work when it is given, so every order holds; times are those of
-its clock. A real GPU's work goes through one stream of the driver, in the order in which it is
-given, whichever `Stream` it is given to: so waiting for a stream waits for all work, and events are
-the driver's own, timed by the GPU.
+its clock. On a real GPU streams and events are the driver's own: work of different streams may run
+at the same time, and in any order unless one waits for the other. Memory is kept for the stream it
+was made in; a tensor that another stream reads when its last name goes needs `record_stream`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,29 @@ def _queue(index: int) -> Any:
     return backend().queue(index)
 
 
+def is_real() -> bool:
+    """Whether the GPUs are real ones."""
+    return not getattr(backend(), "simulated", True)
+
+
+def _choose(stream: Stream) -> None:
+    """Let work go to a stream."""
+    _current[stream.device_index] = stream
+    if is_real():
+        _queue(stream.device_index).choose(stream.stream_id)
+
+
 class Stream:
     """An in-order queue of work on a GPU.
 
-    `priority` is kept and has no effect on a simulated GPU.
+    `priority` (less is sooner) has no effect on a simulated GPU.
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any):
         self.device_index = index_of(device)
         self.priority = priority
+        if "stream_id" not in kwargs and is_real():
+            kwargs["stream_id"] = backend().queue(self.device_index).new_stream(priority)
         self.stream_id = self.cuda_stream = kwargs.get("stream_id", next(_ids))
         self._previous: list[tuple[int, Stream]] = []
 
@@ -47,14 +61,18 @@ class Stream:
     def query(self) -> bool:
         """Whether all work is done."""
         queue = _queue(self.device_index)
-        if hasattr(queue, "idle"):
-            return bool(queue.idle())
+        if is_real():
+            return bool(queue.idle(self.stream_id))
         queue.synchronize()
         return True
 
     def synchronize(self) -> None:
         """Wait for all work."""
-        _queue(self.device_index).synchronize()
+        queue = _queue(self.device_index)
+        if is_real():
+            queue.synchronize(self.stream_id)
+        else:
+            queue.synchronize()
 
     def wait_stream(self, stream: Stream) -> None:
         """Let later work here wait for what is in another stream now."""
@@ -67,6 +85,8 @@ class Stream:
             TypeError,
             f"wait_event: expected an Event, not {type(event).__name__}",
         )
+        if is_real() and event._time is not None:
+            _queue(self.device_index).follow(self.stream_id, event._time)
 
     def record_event(self, event: Event | None = None) -> Event:
         """Mark this place in the stream."""
@@ -78,12 +98,12 @@ class Stream:
         before = current_device()
         self._previous.append((before, current_stream(self.device_index)))
         backend().set_current(self.device_index)
-        _current[self.device_index] = self
+        _choose(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
         before, stream = self._previous.pop()
-        _current[self.device_index] = stream
+        _choose(stream)
         backend().set_current(before)
 
     def __eq__(self, other: object) -> bool:
@@ -119,7 +139,7 @@ class Event:
         """Mark the current place in a stream (the current one by default)."""
         stream = current_stream() if stream is None else stream
         queue = self._queue = _queue(stream.device_index)
-        self._time = queue.mark() if hasattr(queue, "mark") else queue.record()
+        self._time = queue.mark(stream.stream_id) if is_real() else queue.record()
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work in a stream wait for this event."""
@@ -180,7 +200,7 @@ def set_stream(stream: Stream | None) -> None:
     """Let work go to a stream, on its device, from now on."""
     if stream is not None:
         backend().set_current(stream.device_index)
-        _current[stream.device_index] = stream
+        _choose(stream)
 
 
 class StreamContext:

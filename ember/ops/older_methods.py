@@ -125,13 +125,16 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Any:
 
 @composite(METHOD)
 def record_stream(self: Tensor, stream: Any) -> None:
-    """Say that work of a stream reads this tensor. Memory is given back in the order of work, so
-    there is nothing to do. RuntimeError for a tensor that is not on a GPU."""
+    """Say that work of a stream uses this tensor, so that its memory is not given to other work
+    before that is done. RuntimeError for a tensor that is not on a GPU."""
     check(
         self.is_cuda,
         RuntimeError,
         f"record_stream: the tensor is on {self.device}, which has no streams",
     )
+    buffer = self._array.storage.buffer
+    if hasattr(buffer, "used_by"):  # on a simulated GPU work is done when it is given
+        buffer.used_by(stream.cuda_stream)
 
 
 @composite(FUNCTION)

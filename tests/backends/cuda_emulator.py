@@ -80,6 +80,7 @@ class Emulator:
         self.blocks, self.opened, self.launches = {}, set(), 0
         self.locked, self.pending = {}, set()  # events that are not to be reached yet
         self.tape = None  # what is captured
+        self.streams, self.chosen, self.followers, self.waits = 0, {}, {}, []
 
     def count(self):
         return self.number
@@ -106,10 +107,29 @@ class Emulator:
     def is_open(self, index):
         return index in self.opened
 
-    def synchronize(self, index):
+    def new_stream(self, index, priority=0):
+        self.streams += 1
+        return self.streams
+
+    def choose(self, index, stream):
+        if stream != self.chosen.get(index, 0):
+            self.chosen[index] = stream
+            for follow in self.followers.get(index, ()):
+                follow(stream)
+
+    def current(self, index):
+        return self.chosen.get(index, 0)
+
+    def follow(self, index, stream, event):
+        self.waits.append((stream, event))
+
+    def synchronize(self, index, stream=None):
         pass
 
-    def mark(self, index, timed=True):
+    def finish(self, index):
+        pass
+
+    def mark(self, index, timed=True, stream=None):
         return time.perf_counter()
 
     def elapsed(self, start, end):
@@ -121,7 +141,7 @@ class Emulator:
     def wait_for(self, event):
         pass
 
-    def idle(self, index):
+    def idle(self, index, stream=None):
         return True
 
     def take(self, index, nbytes):

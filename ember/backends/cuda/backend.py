@@ -15,17 +15,44 @@ from ember.backends.sim.specification import GpuModel
 from ember.errors import AcceleratorError
 
 
+STREAMS = 32  # of a GPU and a priority, as in PyTorch: more are these again
+
+
 class CudaQueue(Queue):
-    """The one stream that a GPU's work goes through."""
+    """The streams of a GPU, known by their handles; 0 is the first one."""
 
     def __init__(self, driver: Driver, index: int):
         self.driver, self.index = driver, index
         self.start: Any = None
+        self.streams: dict[int, list[int]] = {}  # of each priority
+        self.given = 0
 
-    def synchronize(self) -> None:
-        """Wait for the work."""
-        if self.driver.is_open(self.index):
-            self.driver.synchronize(self.index)
+    def new_stream(self, priority: int = 0) -> int:
+        """A stream beside the first one; after 32 they come again."""
+        made = self.streams.setdefault(priority, [])
+        if len(made) < STREAMS:
+            made.append(self.driver.new_stream(self.index, priority))
+            return made[-1]
+        self.given += 1
+        return made[self.given % STREAMS]
+
+    def choose(self, stream: int) -> None:
+        """Let work go to a stream from now on."""
+        if stream or self.driver.is_open(self.index):
+            self.driver.choose(self.index, stream)
+
+    def follow(self, stream: int, event: Any) -> None:
+        """Let later work of a stream wait for an event."""
+        self.driver.follow(self.index, stream, event)
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for the work of a stream, or of all."""
+        if not self.driver.is_open(self.index):
+            return
+        if stream is None:
+            self.driver.finish(self.index)
+        else:
+            self.driver.synchronize(self.index, stream)
 
     def record(self) -> float:
         """The seconds from the first mark of this queue to one made now, when it is reached."""
@@ -34,9 +61,9 @@ class CudaQueue(Queue):
             self.start = mark
         return self.between(self.start, mark) / 1000
 
-    def mark(self) -> Any:
-        """An event here; the host does not wait for it."""
-        return self.driver.mark(self.index)
+    def mark(self, stream: int | None = None) -> Any:
+        """An event in a stream; the host does not wait for it."""
+        return self.driver.mark(self.index, stream=stream)
 
     def between(self, start: Any, end: Any) -> float:
         """Milliseconds between two events."""
@@ -50,9 +77,9 @@ class CudaQueue(Queue):
         """Wait for the work before an event."""
         self.driver.wait_for(event)
 
-    def idle(self) -> bool:
-        """Whether all work is done."""
-        return not self.driver.is_open(self.index) or self.driver.idle(self.index)
+    def idle(self, stream: int | None = None) -> bool:
+        """Whether all work of a stream is done."""
+        return not self.driver.is_open(self.index) or self.driver.idle(self.index, stream)
 
 
 class CudaBackend(Backend):

@@ -59,9 +59,14 @@ class Cudnn:
         stream = driver.use(index)
         self.handle = ctypes.c_void_p()
         self("Create", ctypes.byref(self.handle))
-        self("SetStream", self.handle, ctypes.c_void_p(int(stream)))
+        self._follow(int(stream))
+        driver.followers.setdefault(index, []).append(self._follow)
         self.library.cudnnGetVersion.restype = ctypes.c_size_t
         settings.loaded_version = int(self.library.cudnnGetVersion())
+
+    def _follow(self, stream: int) -> None:
+        """Let work go to another stream."""
+        self("SetStream", self.handle, ctypes.c_void_p(stream))
 
     def __call__(self, name: str, *arguments: Any) -> None:
         """Call cudnn`name`; AcceleratorError if it fails."""

@@ -61,7 +61,10 @@ class Driver:
         self.cuda = bindings
         self._devices: list[Any] | None = None
         self._contexts: dict[int, Any] = {}
-        self._streams: dict[int, Any] = {}
+        self._streams: dict[int, Any] = {}  # the one that work goes to now, of each GPU
+        self._default: dict[int, Any] = {}
+        self._places: dict[int, Any] = {}  # its handle, where launches find it
+        self.followers: dict[int, list[Callable[[int], None]]] = {}  # are told of another stream
         self._thread = _Thread()
         self.lock = threading.Lock()  # held from storing a launch's arguments to its end
         self._launch: Any = None
@@ -147,23 +150,61 @@ class Driver:
                 self._contexts[index] = context
             self._ask("cuCtxSetCurrent", context)
             if index not in self._streams:
-                self._streams[index] = self._ask("cuStreamCreate", 1)  # not blocked by stream 0
+                stream = self._ask("cuStreamCreate", 1)  # not blocked by stream 0
+                self._streams[index] = self._default[index] = stream
+                self._places[index] = ctypes.c_void_p(int(stream))
             self._thread.index = index
         return self._streams[index]
+
+    def new_stream(self, index: int, priority: int = 0) -> int:
+        """The handle of another stream of a GPU; it lasts as long as the process."""
+        self.use(index)
+        return int(self._ask("cuStreamCreateWithPriority", 1, priority))
+
+    def choose(self, index: int, stream: int) -> None:
+        """Let work go to a stream from now on, given by its handle; 0 is the first one."""
+        self.use(index)
+        wanted = self.cuda.CUstream(stream) if stream else self._default[index]
+        if int(wanted) == self._places[index].value:
+            return
+        self._streams[index] = wanted
+        self._places[index].value = int(wanted)
+        for follow in self.followers.get(index, ()):
+            follow(int(wanted))
+
+    def current(self, index: int) -> int:
+        """The handle of the stream that work goes to; 0 for the first one."""
+        stream = self.use(index)
+        return 0 if stream is self._default[index] else int(stream)
+
+    def _stream(self, index: int, handle: int | None) -> Any:
+        stream = self.use(index)
+        if handle is None:
+            return stream
+        return self.cuda.CUstream(handle) if handle else self._default[index]
+
+    def follow(self, index: int, stream: int, event: Any) -> None:
+        """Let later work of a stream wait for an event."""
+        self._ask("cuStreamWaitEvent", self._stream(index, stream), event.handle, 0)
 
     def is_open(self, index: int) -> bool:
         """Whether a GPU has been used."""
         return index in self._contexts
 
-    def synchronize(self, index: int) -> None:
-        """Wait for all work of a GPU's stream."""
-        self._ask("cuStreamSynchronize", self.use(index))
+    def synchronize(self, index: int, stream: int | None = None) -> None:
+        """Wait for all work of a GPU's stream, the current one if none is given."""
+        self._ask("cuStreamSynchronize", self._stream(index, stream))
 
-    def mark(self, index: int, timed: bool = True) -> Any:
-        """An event at this place of a GPU's stream."""
-        stream = self.use(index)
+    def finish(self, index: int) -> None:
+        """Wait for all work of all streams of a GPU."""
+        self.use(index)
+        self._ask("cuCtxSynchronize")
+
+    def mark(self, index: int, timed: bool = True, stream: int | None = None) -> Any:
+        """An event at this place of a GPU's stream, the current one if none is given."""
+        place = self._stream(index, stream)
         event = Event(self, self._ask("cuEventCreate", 0 if timed else UNTIMED))
-        self._ask("cuEventRecord", event.handle, stream)
+        self._ask("cuEventRecord", event.handle, place)
         return event
 
     def elapsed(self, start: Any, end: Any) -> float:
@@ -183,9 +224,9 @@ class Driver:
         """Wait until the work before an event is done."""
         self._ask("cuEventSynchronize", event.handle)
 
-    def idle(self, index: int) -> bool:
+    def idle(self, index: int, stream: int | None = None) -> bool:
         """Whether all work of a GPU's stream is done."""
-        (status,) = self.cuda.cuStreamQuery(self.use(index))
+        (status,) = self.cuda.cuStreamQuery(self._stream(index, stream))
         if int(status) not in (0, NOT_READY):
             self._failed(status, "cuStreamQuery")
         return int(status) == 0
@@ -364,10 +405,11 @@ class KernelFunction:
         for place, value in zip(places[len(varied) :], last, strict=True):
             place.value = value
         driver, index, lock = self.driver, self.index, self.driver.lock
-        stream, launch, thread = driver.use(index), driver.launcher(), driver._thread
+        driver.use(index)
+        stream, launch, thread = driver._places[index], driver.launcher(), driver._thread
         given = (
             ctypes.c_void_p(int(self.function)), grid[0], grid[1], 1, threads, 1, 1, 0,
-            ctypes.c_void_p(int(stream)), table, None,
+            stream, table, None,
         )  # fmt: skip
         count = len(varied)
 

@@ -28,11 +28,13 @@ class GraphSegment:
         self._before = False
         self.drawn: list[list[Any]] = []  # streams of random numbers, their state here, fills
         self.doubtful = False
+        self.stream: int | None = None  # that it last ran in
         self.pinned: list[Any] = []  # page-locked memory that it copies
         self.refusal: str | None = None  # why the steps are not a graph
 
     def __call__(self) -> None:
         """Do the steps."""
+        self._join()
         self.runs += 1
         self.memory.kernels.numbers.write()
         if self.runs == 2:
@@ -42,6 +44,14 @@ class GraphSegment:
                 step()
             return
         self.launch()
+
+    def _join(self) -> None:
+        """Let the current stream wait for the last run, if that was in another."""
+        driver, index = self.driver, self.memory.index
+        stream = driver.current(index)
+        if self.stream not in (None, stream):
+            driver.follow(index, stream, driver.mark(index, timed=False, stream=self.stream))
+        self.stream = stream
 
     def launch(self) -> None:
         """Do what was written down, with new random numbers."""
@@ -97,6 +107,8 @@ class GraphSegment:
     def _release(self) -> None:
         graph, self.graph = self.graph, None
         if graph is not None:
+            if len(self.memory.pools) > 1:  # its memory goes to whichever stream asks next
+                self.driver.finish(self.memory.index)
             self.driver.forget_graph(graph)
         self.drawn.clear()
         self.pinned.clear()
@@ -105,7 +117,7 @@ class GraphSegment:
             self.memory.owned.pop(address, None)
         for size, addresses in self.free.items():
             for address in addresses:
-                self.memory.put_back(address, size, size)
+                self.memory.put_back(address, size, self.memory.free, None)
         self.free = {}
 
     def __del__(self) -> None:

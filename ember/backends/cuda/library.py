@@ -42,18 +42,27 @@ class Blas:
 
         found = pathfinder.load_nvidia_dynamic_lib("cublas")
         self.library = ctypes.CDLL(found.abs_path)
-        stream = driver.use(index)
         self.driver, self.index = driver, index
-        self.handle = ctypes.c_void_p()
-        self._check(self.library.cublasCreate_v2(ctypes.byref(self.handle)), "cublasCreate")
-        self._check(
-            self.library.cublasSetStream_v2(self.handle, ctypes.c_void_p(int(stream))), "stream"
-        )
+        self.handle = ctypes.c_void_p()  # the current stream's
+        self._handles: dict[int, int | None] = {}  # each stream's, with a workspace of its own
+        self._follow(int(driver.use(index)))
+        driver.followers.setdefault(index, []).append(self._follow)
         self.numbers: dict[int, Any] = {
             COMPUTE_FLOAT: ((ctypes.c_float * 2)(1, 0), (ctypes.c_float * 2)(0, 0)),
             COMPUTE_DOUBLE: ((ctypes.c_double * 2)(1, 0), (ctypes.c_double * 2)(0, 0)),
         }
         self.numbers[COMPUTE_TF32] = self.numbers[COMPUTE_FLOAT]
+
+    def _follow(self, stream: int) -> None:
+        """Let products go to another stream."""
+        if stream not in self._handles:
+            made = ctypes.c_void_p()
+            self._check(self.library.cublasCreate_v2(ctypes.byref(made)), "cublasCreate")
+            self._check(
+                self.library.cublasSetStream_v2(made, ctypes.c_void_p(stream)), "cublasSetStream"
+            )
+            self._handles[stream] = made.value
+        self.handle.value = self._handles[stream]
 
     def _check(self, status: int, what: str) -> None:
         if status:

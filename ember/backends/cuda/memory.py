@@ -1,7 +1,8 @@
 """The memory of a GPU: a caching pool over the driver's allocations, with PyTorch's statistics.
 
-All work of a device is in one order, so a block that is given back can be used by the next piece of
-work at once.
+All work of a stream is in one order, so a block that is given back can be used by the next piece of
+work of the stream it was made in at once: each stream has a pool of its own. What other streams use
+too waits until they are past it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,20 @@ def rounded(nbytes: int) -> int:
 class DeviceBuffer:
     """Memory of a GPU: it goes back to its pool when the last storage lets go of it."""
 
-    __slots__ = ("__weakref__", "address", "memory", "nbytes", "size")
+    __slots__ = ("__weakref__", "address", "memory", "nbytes", "pool", "size", "streams")
 
     def __init__(self, memory: CudaMemory, address: int, nbytes: int, size: int):
         self.memory, self.address, self.nbytes, self.size = memory, address, nbytes, size
+        self.pool = memory.free
+        self.streams: set[int] | None = None  # others that use it
 
     def __del__(self) -> None:
-        self.memory.put_back(self.address, self.size, self.nbytes)
+        self.memory.put_back(self.address, self.size, self.pool, self.streams)
+
+    def used_by(self, stream: int) -> None:
+        """Say that work of a stream, given by its handle, uses it."""
+        if self.memory.pools.get(stream) is not self.pool:
+            self.streams = (self.streams or set()) | {stream}
 
     @property
     def kernels(self) -> Any:
@@ -55,7 +63,10 @@ class CudaMemory(Memory):
     def __init__(self, driver: Driver, index: int):
         self.driver, self.index, self.device = driver, index, Device("cuda", index)
         self.capacity = driver.memory(index)
-        self.free: dict[int, list[int]] = {}
+        self.free: dict[int, list[int]] = {}  # the current stream's
+        self.pools = {0: self.free}  # each stream's
+        self.waiting: list[tuple[list[Any], int, int, dict[int, list[int]]]] = []
+        driver.followers.setdefault(index, []).append(self._follow)
         self.segments: dict[int, int] = {}  # whole allocations by address, with their sizes
         self.allocated = self.peak_allocated = self.reserved = self.peak_reserved = 0
         self.allocations = self.frees = self.retries = self.out_of_memories = 0
@@ -69,6 +80,8 @@ class CudaMemory(Memory):
         """A buffer; OutOfMemoryError if the device is full even after what is kept was given
         back."""
         size = rounded(nbytes)
+        if self.waiting:
+            self._collect()
         if self.segment is not None:
             return DeviceBuffer(self, self._for_graph(size, nbytes), nbytes, size)
         kept = self.free.get(size)
@@ -78,6 +91,21 @@ class CudaMemory(Memory):
         if self.allocated > self.peak_allocated:
             self.peak_allocated = self.allocated
         return DeviceBuffer(self, address, nbytes, size)
+
+    def _follow(self, stream: int) -> None:
+        """Take blocks from another stream's pool."""
+        self.free = self.pools.setdefault(self.driver.current(self.index), {})
+
+    def _collect(self) -> None:
+        """Blocks that the streams which used them are past."""
+        if self.segment is None:
+            waiting, self.waiting = self.waiting, []
+            for events, address, size, pool in waiting:
+                left = [e for e in events if not self.driver.reached(e)]
+                if left:
+                    self.waiting.append((left, address, size, pool))
+                else:
+                    pool.setdefault(size, []).append(address)
 
     def _for_graph(self, size: int, nbytes: int) -> int:
         """A block for work that is captured, which stays the graph's: one that the graph is done
@@ -134,7 +162,9 @@ class CudaMemory(Memory):
         more = explained(Device("cuda", self.index), nbytes)
         return OutOfMemoryError(full(self.index, nbytes, self.capacity, free, used) + more)
 
-    def put_back(self, address: int, size: int, nbytes: int) -> None:
+    def put_back(
+        self, address: int, size: int, pool: dict[int, list[int]], streams: set[int] | None
+    ) -> None:
         """Keep a block for the next allocation of its size; one of a graph stays the graph's."""
         if self.owned or self.segment is not None:
             own = self.owned.get(address)
@@ -144,7 +174,11 @@ class CudaMemory(Memory):
             if own is not None:
                 own.setdefault(size, []).append(address)
                 return
-        self.free.setdefault(size, []).append(address)
+        if streams:
+            marks = [self.driver.mark(self.index, timed=False, stream=s) for s in streams]
+            self.waiting.append((marks, address, size, pool))
+        else:
+            pool.setdefault(size, []).append(address)
         self.allocated -= size
         self.frees += 1
 
@@ -152,27 +186,29 @@ class CudaMemory(Memory):
         """Give back to the device the segments of which no block is in use."""
         if not self.driver.is_open(self.index):
             return
-        self.driver.synchronize(self.index)
-        for size, kept in list(self.free.items()):
-            if size > SMALL:
-                for address in kept:
-                    self._release(address)
-                del self.free[size]
-        self._release_small()
+        self.driver.finish(self.index)
+        self._collect()
+        for pool in self.pools.values():
+            for size, kept in list(pool.items()):
+                if size > SMALL:
+                    for address in kept:
+                        self._release(address)
+                    del pool[size]
+            self._release_small(pool)
 
-    def _release_small(self) -> None:
+    def _release_small(self, pool: dict[int, list[int]]) -> None:
         """Segments of small blocks all of which are free."""
         small = [a for a, s in self.segments.items() if s == SEGMENT]
         for first in small:
             inside = {
                 size: [a for a in kept if first <= a < first + SEGMENT]
-                for size, kept in self.free.items()
+                for size, kept in pool.items()
                 if size <= SMALL
             }
             size = next((s for s, found in inside.items() if found), None)
             if size is not None and len(inside[size]) == SEGMENT // size:
                 gone = set(inside[size])
-                self.free[size] = [a for a in self.free[size] if a not in gone]
+                pool[size] = [a for a in pool[size] if a not in gone]
                 self._release(first)
 
     def _release(self, address: int) -> None:

@@ -35,7 +35,12 @@ class Cupy:
         self.xp, self.kernels, self.errors = cupy, kernels, cupyx.errstate
         stream = kernels.driver.use(kernels.index)
         self.device = cupy.cuda.Device(kernels.index)
-        self.stream = cupy.cuda.ExternalStream(int(stream), kernels.index)
+        self._follow(int(stream))
+        kernels.driver.followers.setdefault(kernels.index, []).append(self._follow)
+
+    def _follow(self, stream: int) -> None:
+        """Let work go to another stream."""
+        self.stream = self.xp.cuda.ExternalStream(stream, self.kernels.index)
 
     def _memory(self, address: int, nbytes: int, owner: Any) -> Any:
         cuda = self.xp.cuda
