@@ -25,7 +25,7 @@ from ember.core.formula_node import FormulaNode
 from ember.core.node import NO_EDGE, Node, Saved, made_at
 from ember.core.node import _sequence as sequence
 from ember.core.plan import NOTHING, Plan, Recipe
-from ember.core.tensor import Tensor, tensor_of
+from ember.core.tensor import Tensor
 from ember.device import CPU
 from ember.dtypes import HALF, float32
 from ember.kernel.array import Array, Exposed, Spec, Storage, contiguous_spec
@@ -296,7 +296,10 @@ def _examples() -> dict[str, tuple[list[type], Any]]:
     array = Array(Storage(nd, CPU), contiguous_spec((1,), float32, CPU), 0, nd)
     node: Any = object.__new__(FormulaNode)
     node.edges, node.out_specs, node.sequence, node.recipe, node.saved = (), (array,), 7, nd, {}
-    saved = Saved(tensor_of(array))
+    # Not made as others are: hooks of the program's, or its inference mode, are not for this one.
+    saved: Any = object.__new__(Saved)
+    saved.array, saved.version, saved.is_output = array, array.storage.version, False
+    saved.node, saved.output_nr, saved.leaf, saved.hooks = None, 7, None, None
     return {
         "array": ([Array], array), "storage": ([Storage], array.storage),
         "node": ([FormulaNode, Node], node), "saved": ([Saved], saved),

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import operator
 import re
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -352,3 +353,21 @@ def test_what_is_not_where_it_is_expected_is_refused():
     with pytest.raises(front.Odd):
         front._place([type(array)], array, "host")
     assert front._place([type(array)], array, "spec") % 8 == 0
+
+
+def test_opening_it_is_not_seen_by_the_programs_hooks():
+    code = """
+import ember as torch
+from ember.core import front
+seen = []
+x = torch.ones(3, requires_grad=True)
+with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
+    for _ in range(3000):
+        x + x
+    with torch.inference_mode():
+        for _ in range(3000):
+            x + x
+assert not seen, seen
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
