@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.base import has_cpu_kernels, memory_of
+from ember.backends.base import copy_observers, has_cpu_kernels, memory_of
 from ember.backends.gpus import reserves
 from ember.capture.each import abandon
 from ember.capture.queue import NUMBER, Queue, Waiting
@@ -77,7 +77,7 @@ class Deferred(Executor):
         device = specs[0].device if specs else CPU
         if executor_slot[0] is not self or device is META or (device is CPU and not self.host):
             return runner(*operands)
-        if not (specs and self._can_wait(call, device, operands)):
+        if copy_observers or not (specs and self._can_wait(call, device, operands)):
             return self._now(runner, operands)
         if not _are_private(operands):
             known = _private(operands, call.writes)
@@ -217,6 +217,7 @@ class Deferred(Executor):
         device = target.spec.device
         return (
             executor_slot[0] is self
+            and not copy_observers
             and type(target) is Array
             and type(target.storage) in (Storage, Queued)
             and device is not META

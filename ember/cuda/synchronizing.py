@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ember.backends.base import CopyEvent, copy_observers
+from ember.core.executor import settle
 from ember.cuda.devices import backend
 from ember.errors import check
 from ember.source_lines import warn
@@ -37,6 +38,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
     if _observe in copy_observers:
         copy_observers.remove(_observe)
     if debug_mode:
+        settle()
         copy_observers.append(_observe)
 
 

@@ -9,6 +9,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from ember.backends.base import CopyEvent, copy_observers
+from ember.core.executor import settle
 from ember.devices.advice import Advice, advise
 from ember.devices.budgets import Budget
 from ember.nn.places import Place, here
@@ -60,6 +61,7 @@ class Ledger:
     def __enter__(self) -> Ledger:
         optimizers = importlib.import_module("ember.optim.optimizer")  # slow to load for one name
         self._mark = optimizers.register_optimizer_step_post_hook(self._optimizer_stepped)
+        settle()  # what waits is not part of it
         copy_observers.append(self._observe)
         return self
 
