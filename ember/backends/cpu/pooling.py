@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ember.backends.cpu import pooling_text, threads
+from ember.backends.cpu.native import builtin
+from ember.backends.cpu.tile_text import lanes
+
 NDArray = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
+WORTH_COMPILING = 1 << 13  # elements from which compiled functions pay
+GRAIN = 1 << 18  # elements of windows that are worth a thread
+NOTHING = np.empty(1, np.float32)
 BLOCK_BYTES = (
     512 << 10
 )  # planes worked on together, so that every pass over them finds them in the cache
@@ -45,7 +52,10 @@ def max_pool(
     lead = x.shape[: x.ndim - dims]
     values = np.empty((prod(lead), *output_size), x.dtype)
     indices = np.empty(values.shape, np.int64)
-    if values.size:
+    how = (kernel, stride, padding)
+    if values.size and dims <= 2 and set(dilation) == {1} and _is_compiled(x, stride):
+        _largest_compiled(x.reshape(len(values), *sizes), how, values, indices)
+    elif values.size:
         windows = _windows(sizes, kernel, stride, padding, dilation, output_size)
         planes = x.reshape(len(values), *sizes)
         plane_bytes = max(prod(sizes), prod(kernel) * prod(output_size)) * x.itemsize
@@ -60,12 +70,44 @@ def max_pool(
 
 def max_pool_backward(g: NDArray, indices: NDArray, input_shape: Sizes, dims: int) -> NDArray:
     """g added at the indices that a max pooling over the last `dims` dims found."""
+    plane = prod(input_shape[len(input_shape) - dims :])
+    if g.size >= WORTH_COMPILING and g.dtype == np.float32:
+        return _put_back_compiled(g, indices, input_shape, plane)
     out = np.zeros(input_shape, g.dtype)
     if g.size:
-        plane = prod(input_shape[len(input_shape) - dims :])
         windows = prod(g.shape[g.ndim - dims :])
         places = indices.reshape(-1, windows) + np.arange(g.size // windows)[:, None] * plane
         np.add.at(out.reshape(-1), places.reshape(-1), g.reshape(-1))
+    return out
+
+
+def _is_compiled(x: NDArray, stride: Sizes) -> bool:
+    large = x.dtype == np.float32 and x.size >= WORTH_COMPILING
+    return large and stride[-1] in pooling_text.STEPS and x[:1].size < 1 << 31
+
+
+def _largest_compiled(
+    planes: NDArray, how: tuple[Sizes, Sizes, Sizes], values: NDArray, indices: NDArray
+) -> None:
+    """The greatest of all windows of one or two dims, compiled."""
+    kernel, stride, padding = ((*(first,) * (2 - len(sizes)), *sizes) for first, sizes in zip(
+        (1, 1, 0), how
+    ))  # fmt: skip
+    shape, made = ((*(1,) * (3 - a.ndim), *a.shape[1:]) for a in (planes, values))
+    code = builtin(pooling_text.max_pool_text(lanes(), stride[-1]))
+    table = [*shape, *made, *kernel, stride[0], *padding]
+    given = np.ascontiguousarray(planes), values, indices, np.array(table, np.int64)
+    work = prod(made) * prod(kernel)
+    threads.split(lambda *part: code(*given, NOTHING, *part), len(planes), max(1, GRAIN // work))
+
+
+def _put_back_compiled(g: NDArray, indices: NDArray, shape: Sizes, plane: int) -> NDArray:
+    out = np.empty(shape, np.float32)
+    planes = out.size // plane
+    table = np.array([g.size // planes, plane], np.int64)
+    code = builtin(pooling_text.put_back_text(lanes()))
+    given = np.ascontiguousarray(g), np.ascontiguousarray(indices), out, table
+    threads.split(lambda *part: code(*given, NOTHING, *part), planes, max(1, GRAIN // plane))
     return out
 
 
