@@ -276,3 +276,14 @@ def test_norms_and_activations_in_training(steps):
         return loss.detach(), *(q.grad.clone() for q in net.parameters())
 
     names(function, values(3, 2, 8, 8))
+
+
+def test_pooling_is_bound_to_its_memory():
+    def function(x):
+        x = x.clone().requires_grad_()
+        made, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        (grad,) = torch.autograd.grad(made.tanh(), x, torch.ones_like(made))
+        return made * 1, places * 1, grad * 1
+
+    for shape in ((2, 3, 7, 9), (4, 8, 32, 32)):
+        names(function, values(*shape))

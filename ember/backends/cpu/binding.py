@@ -12,7 +12,8 @@ import numpy as np
 from ember.backends.cpu import batch_norm, column_sums, compiled, compiled_attention
 from ember.backends.cpu import kernels as eager
 from ember.backends.cpu.class_losses import is_plain, plain_gradient, plain_loss
-from ember.backends.cpu.matmul import linear, linear_backward
+from ember.backends.cpu.matmul import linear, linear_backward, multiply
+from ember.backends.cpu.pooling import max_pool, max_pool_backward
 from ember.backends.cpu.scattering import index_add
 from ember.backends.cpu.sums import wants_blocks
 from ember.dtypes import HALF
@@ -78,7 +79,9 @@ def _product(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ..
     if a.ndim < 2 or b.ndim < 2 or a.shape[-1] == 1:
         return None
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and out.flags.c_contiguous:
-        return partial(np.matmul, a.reshape(-1, a.shape[-1]), b, out.reshape(-1, b.shape[-1]))
+        a, out = a.reshape(-1, a.shape[-1]), out.reshape(-1, b.shape[-1])
+    if a.ndim == b.ndim == 2 and out.strides[1] == out.itemsize:
+        return partial(multiply, a, b, out)
     return partial(np.matmul, a, b, out)
 
 
@@ -108,6 +111,16 @@ def _index_add(
     if x.spec.dtype in HALF or not out.flags.c_contiguous or isinstance(alpha, Slot):
         return None
     return partial(index_add, x.host(), dim, index.host(), source.host(), alpha, out)
+
+
+def _max_pool(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, ...]) -> Step | None:
+    given: list[Any] = [o.host() if isinstance(o, Array) else o for o in operands]
+    made: Any = tuple(out.host() for out in outs)
+    if operands[0].spec.dtype in HALF or not all(m.flags.c_contiguous for m in made):
+        return None
+    if call.kernel == "max_pool":
+        return partial(max_pool, *given, made)
+    return partial(max_pool_backward, *given, made[0])
 
 
 def _attention(
@@ -173,6 +186,8 @@ LIBRARY = {
     "linear": _affine,
     "linear_backward": _affine_backward,
     "index_add": _index_add,
+    "max_pool": _max_pool,
+    "max_pool_backward": _max_pool,
     "attention": _attention,
     "attention_backward": _attention_backward,
     "cross_entropy": _class_loss,

@@ -42,16 +42,25 @@ class Windows(NamedTuple):
 
 
 def max_pool(
-    x: NDArray, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, output_size: Sizes
+    x: NDArray,
+    kernel: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    output_size: Sizes,
+    outs: tuple[NDArray, NDArray] | None = None,
 ) -> tuple[NDArray, NDArray]:
-    """The largest value of each window and its flat index in its plane, as int64.
+    """The largest value of each window and its flat index in its plane, as int64; into `outs`,
+    dense, if they are given.
 
     The first of equals is taken; NaN is larger than all, and the last NaN of a window is taken.
     """
     dims, sizes = len(kernel), x.shape[x.ndim - len(kernel) :]
     lead = x.shape[: x.ndim - dims]
-    values = np.empty((prod(lead), *output_size), x.dtype)
-    indices = np.empty(values.shape, np.int64)
+    shape = (prod(lead), *output_size)
+    if outs is None:
+        outs = np.empty(shape, x.dtype), np.empty(shape, np.int64)
+    values, indices = (out.reshape(shape) for out in outs)
     how = (kernel, stride, padding)
     if values.size and dims <= 2 and set(dilation) == {1} and _is_compiled(x, stride):
         _largest_compiled(x.reshape(len(values), *sizes), how, values, indices)
@@ -68,12 +77,18 @@ def max_pool(
     return values.reshape(*lead, *output_size), indices.reshape(*lead, *output_size)
 
 
-def max_pool_backward(g: NDArray, indices: NDArray, input_shape: Sizes, dims: int) -> NDArray:
-    """g added at the indices that a max pooling over the last `dims` dims found."""
+def max_pool_backward(
+    g: NDArray, indices: NDArray, input_shape: Sizes, dims: int, out: NDArray | None = None
+) -> NDArray:
+    """g added at the indices that a max pooling over the last `dims` dims found; into `out`, dense,
+    if it is given."""
+    if out is None:
+        out = np.empty(input_shape, g.dtype)
     plane = prod(input_shape[len(input_shape) - dims :])
     if g.size >= WORTH_COMPILING and g.dtype == np.float32:
-        return _put_back_compiled(g, indices, input_shape, plane)
-    out = np.zeros(input_shape, g.dtype)
+        _put_back_compiled(g, indices, out, plane)
+        return out
+    out.fill(0)
     if g.size:
         windows = prod(g.shape[g.ndim - dims :])
         places = indices.reshape(-1, windows) + np.arange(g.size // windows)[:, None] * plane
@@ -101,14 +116,12 @@ def _largest_compiled(
     threads.split(lambda *part: code(*given, NOTHING, *part), len(planes), max(1, GRAIN // work))
 
 
-def _put_back_compiled(g: NDArray, indices: NDArray, shape: Sizes, plane: int) -> NDArray:
-    out = np.empty(shape, np.float32)
+def _put_back_compiled(g: NDArray, indices: NDArray, out: NDArray, plane: int) -> None:
     planes = out.size // plane
     table = np.array([g.size // planes, plane], np.int64)
     code = builtin(pooling_text.put_back_text(lanes()))
     given = np.ascontiguousarray(g), np.ascontiguousarray(indices), out, table
     threads.split(lambda *part: code(*given, NOTHING, *part), planes, max(1, GRAIN // plane))
-    return out
 
 
 def average_pool(
