@@ -75,9 +75,11 @@ class Deferred(Executor):
         """Arrays that will hold what the call makes of its operands."""
         specs = call.out_specs
         device = specs[0].device if specs else CPU
-        if executor_slot[0] is not self or device is META or (device is CPU and not self.host):
+        if executor_slot[0] is not self or device is META:
             return runner(*operands)
-        if copy_observers or not (specs and self._can_wait(call, device, operands)):
+        if copy_observers or (device is CPU and not self.host):
+            return self._now(runner, operands)
+        if not (specs and self._can_wait(call, device, operands)):
             return self._now(runner, operands)
         if not _are_private(operands):
             known = _private(operands, call.writes)

@@ -94,7 +94,9 @@ class Sequence:
             self.programs = [r for r in self.programs if not r.is_bound_alike(queue, same)]
             try:
                 self.programs.append(Replay(queue, same, self._cells(best, queue)))
-            except OutOfMemoryError:
+            except Exception as error:  # the calls can run one by one
+                if background.at_once and not isinstance(error, OutOfMemoryError):
+                    raise
                 self.attempts = MOST_ATTEMPTS
         self.sightings = [*self.sightings[-3:], Sighting(queue)]
 
