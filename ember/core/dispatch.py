@@ -372,29 +372,31 @@ class RuleNode(Node):
     def __init__(
         self, op: Any, values: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Tensor]
     ):
-        super().__init__(edges_of(inputs), tuple(o._array.spec for o in outputs))
-        self.op = op
-        self.specs = [t._array.spec if isinstance(t, Tensor) else None for t in inputs]
-        named = dict(zip(op.parameters, values, strict=True))
-        self.values: dict[str, Any] = {}
-        for name in op.rule_parameters:
-            if name in ("g", "needs"):
-                continue
-            if name == "result":
+        edges: list[Any] = []
+        specs: list[Spec | None] = []
+        for tensor in inputs:
+            spec = tensor._array.spec if isinstance(tensor, Tensor) else None
+            specs.append(spec)
+            leads = spec is not None and spec.dtype.category >= dtypes.FLOAT
+            edges.append(edge_of(tensor) if leads else NO_EDGE)
+        super().__init__(tuple(edges), tuple([o._array.spec for o in outputs]))
+        self.op, self.specs = op, specs
+        known: dict[str, Any] = {}
+        for name, position in op.rule_reads:
+            if position is None:  # the result
                 made = list(enumerate(outputs))[op.saved_results]
-                self.values[name] = [self._save(o, i) for i, o in made]
-            elif name.endswith("_spec"):
-                self.values[name] = _spec_tree(named[name[:-5]])
+                known[name] = [self._save(o, i) for i, o in made]
+                continue
+            value = values[position]
+            if name.endswith("_spec"):
+                known[name] = _spec_tree(value)
+            elif isinstance(value, Tensor):
+                known[name] = Saved(value)
+            elif isinstance(value, (tuple, list)) and any(isinstance(v, Tensor) for v in value):
+                known[name] = [Saved(v) if isinstance(v, Tensor) else v for v in value]
             else:
-                value = named[name]
-                self.values[name] = (
-                    [Saved(v) if isinstance(v, Tensor) else v for v in value]
-                    if (
-                        isinstance(value, (tuple, list))
-                        and any(isinstance(v, Tensor) for v in value)
-                    )
-                    else (Saved(value) if isinstance(value, Tensor) else value)
-                )
+                known[name] = value
+        self.values: dict[str, Any] = known
 
     @staticmethod
     def _save(out: Tensor, index: int) -> Saved:
@@ -404,34 +406,43 @@ class RuleNode(Node):
 
     def apply(self, grads: list[Any]) -> tuple[Any, ...]:
         """Run the rule."""
+        op = self.op
         arguments: dict[str, Any] = {}
         for name, value in self.values.items():
-            if isinstance(value, list) and any(isinstance(v, Saved) for v in value):
+            if type(value) is Saved:
+                arguments[name] = value.unpack(self)
+            elif type(value) is list and any(isinstance(v, Saved) for v in value):
                 unpacked = [v.unpack(self) if isinstance(v, Saved) else v for v in value]
                 arguments[name] = unpacked if name != "result" or len(unpacked) > 1 else unpacked[0]
             else:
-                arguments[name] = value.unpack(self) if isinstance(value, Saved) else value
-        if "needs" in self.op.rule_parameters:
-            arguments["needs"] = tuple(target is not None for target, _ in self.edges)
-        found = self.op.grad(grads[0] if len(grads) == 1 else tuple(grads), **arguments)
+                arguments[name] = value
+        if op.rule_asks:
+            arguments["needs"] = tuple([edge[0] is not None for edge in self.edges])
+        found = op.grad(grads[0] if len(grads) == 1 else tuple(grads), **arguments)
         if not isinstance(found, (tuple, list)):
             found = (found,)
-        flat = [f for part in found for f in (part if isinstance(part, (tuple, list)) else (part,))]
+        flat: list[Any] = []
+        for part in found:
+            flat.extend(part) if isinstance(part, (tuple, list)) else flat.append(part)
         results: list[Any] = []
         for g, spec, edge in zip(flat, self.specs, self.edges, strict=True):
             if g is None or spec is None or edge[0] is None:
                 results.append(None)
                 continue
-            found = unbroadcast(g, spec)
-            results.append(linked(found, edge, spec) if self.op.flat else found)
+            if g._array.spec is not spec:
+                g = unbroadcast(g, spec)
+            results.append(linked(g, edge, spec) if op.flat else g)
         return tuple(results)
 
     def release(self) -> None:
         """Forget saved tensors."""
         for value in self.values.values():
-            for saved in value if isinstance(value, list) else (value,):
-                if isinstance(saved, Saved):
-                    saved.release()
+            if type(value) is Saved:
+                value.release()
+            elif type(value) is list:
+                for saved in value:
+                    if isinstance(saved, Saved):
+                        saved.release()
 
 
 def _spec_tree(value: Any) -> Any:

@@ -16,6 +16,7 @@ from ember.kernel.array import Spec
 
 Title = str | Callable[[Sequence[Any]], str | None]  # the latter is made from the op's arguments
 node_types: dict[tuple[type, str], type] = {}
+_steady: dict[tuple[type, str], type] = {}  # by the ops whose titles do not depend on operands
 _bases: dict[type, type] = {}
 
 
@@ -131,7 +132,17 @@ FUNCTIONS |= {
 
 def node_type(base: type, name: str, operands: Sequence[Any] = ()) -> Any:
     """The node class that carries an op's name: AddBackward0."""
+    found = _steady.get((base, name))
+    if found is not None:
+        return found
     title = OPS.get(name)
+    if not callable(title):
+        found = _steady[base, name] = _named(base, name, title)
+        return found
+    return _named(base, name, title, operands)
+
+
+def _named(base: type, name: str, title: Any, operands: Sequence[Any] = ()) -> type:
     if callable(title):
         title = title(operands) if operands else None
     if title is None:

@@ -58,6 +58,8 @@ class Op:
         self.defaults += [named.get(p, REQUIRED) for p in self.parameters[count:]]
         self._grad: Any = None
         self.rule_parameters: tuple[str, ...] = ()
+        self.rule_reads: list[tuple[str, int | None]] = []  # what it names: an argument's position
+        self.rule_asks = False  # whether it wants to know which gradients are needed
 
     @property
     def grad(self) -> Any:
@@ -68,6 +70,12 @@ class Op:
     def grad(self, rule: Any) -> None:
         self._grad = rule
         self.rule_parameters = rule.__code__.co_varnames[: rule.__code__.co_argcount]
+        self.rule_asks = "needs" in self.rule_parameters
+        places: dict[str, int | None] = {p: i for i, p in enumerate(self.parameters)}
+        places |= {f"{p}_spec": i for i, p in enumerate(self.parameters)}
+        places["result"] = None  # only the result is at no argument's place
+        named = [p for p in self.rule_parameters if p not in ("g", "needs")]
+        self.rule_reads = [(p, places[p]) for p in named]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The arguments in the order of the parameters, defaults filled in; TypeErrors as
