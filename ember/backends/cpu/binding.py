@@ -118,9 +118,8 @@ def _max_pool(call: LibraryCall, operands: tuple[Any, ...], outs: tuple[Array, .
     made: Any = tuple(out.host() for out in outs)
     if operands[0].spec.dtype in HALF or not all(m.flags.c_contiguous for m in made):
         return None
-    if call.kernel == "max_pool":
-        return partial(max_pool, *given, made)
-    return partial(max_pool_backward, *given, made[0])
+    function: Any = max_pool if call.kernel == "max_pool" else max_pool_backward
+    return partial(function, *given, made if call.kernel == "max_pool" else made[0])
 
 
 def _attention(
