@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ember.backends import cpu
-from ember.backends.cpu import direct_convolution, gathered_convolution, winograd
+from ember.backends.cpu import direct_convolution, folding, gathered_convolution, winograd
 from ember.backends.cpu.depthwise import depthwise, depthwise_input, depthwise_weight
 from ember.backends.cpu.matmul import matmul
 
@@ -160,7 +160,8 @@ def convolution_input(
         return convolution(g, turned, stride, margins, dilation, groups)
     settings = (stride, padding, dilation)
     if groups == 1 and gathered_convolution.fits(g, input_shape[1], geometry.kernel, g.shape[2:]):
-        return gathered_convolution.input_gradient(g, w, input_shape, settings)
+        by = folding if folding.fits(geometry.kernel, stride) else gathered_convolution
+        return by.input_gradient(g, w, input_shape, settings)
     if groups == 1 and direct_convolution.fits_input(g, w.shape, input_shape, settings):
         return direct_convolution.input_gradient(g, w, input_shape, settings)
     return _fold_back(g, w, input_shape, geometry)
