@@ -109,7 +109,10 @@ def shape_of(sizes: tuple[Any, ...]) -> tuple[int, ...]:
     """The shape given as separate sizes or as one sequence. TypeError for what is no integer."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list, np.ndarray)):
         sizes = tuple(sizes[0])
-    return tuple(_size(n) for n in sizes)
+    for size in sizes:
+        if type(size) is not int:
+            return tuple([_size(n) for n in sizes])
+    return sizes
 
 
 def _size(n: Any) -> int:

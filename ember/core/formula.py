@@ -172,6 +172,8 @@ class FormulaOp(Op):
         for value, default, literal in zip(values, self.defaults, self.literals, strict=True):
             if isinstance(value, Tensor):
                 parts.append(value._array.spec)
+            elif value is None:
+                parts.append(None)
             elif isinstance(value, NUMBERS) and not (
                 value == default and type(value) is type(default)
             ):

@@ -67,6 +67,8 @@ class ReductionOp(Op):
             found = self.overridden(args, kwargs if out is None else {**kwargs, "out": out})
             if found is not NotImplemented:
                 return found
+        elif len(args) == 1 and not kwargs and out is None and isinstance(args[0], Tensor):
+            return self.run([args[0], *self.defaults[1:]])
         if len(args) > 2 and all(isinstance(a, int) and not isinstance(a, bool) for a in args[1:]):
             args = (args[0], args[1:])
         values = self.bind(args, kwargs)

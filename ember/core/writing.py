@@ -17,7 +17,7 @@ from ember.core.outputs import check_result
 from ember.core.plan import Plan
 from ember.core.tensor import Tensor, connected
 from ember.errors import check
-from ember.kernel.array import Array, Spec
+from ember.kernel.array import Spec
 from ember.layout import broadcast_shapes, like_strides
 
 
@@ -41,16 +41,23 @@ def write(op: Any, values: Sequence[Any], targets: tuple[int, ...]) -> Any:
         plan = op.plans.get(key)
     if plan is None:
         plan = op.plans[key] = _plan_write(op, values, key[1:], targets)
-    operands = tuple(
-        values[i]._array if isinstance(values[i], Tensor) else values[i] for i in plan.positions
-    )
+    read: list[Tensor] = []
+    given: list[Any] = []
+    for position in plan.positions:
+        value = values[position]
+        if isinstance(value, Tensor):
+            read.append(value)
+            given.append(value._array)
+        else:
+            given.append(value)
+    operands = tuple(given)
     for tensor in owned:
-        for other in operands:
-            if isinstance(other, Array) and other.storage is tensor._array.storage:
-                check_overlap(tensor._array, other)
-    recording = modes.state.grad and any(
-        needs_grad(values[i]) for i in plan.positions if isinstance(values[i], Tensor)
-    )
+        target = tensor._array
+        for other in read:
+            source = other._array
+            if source.storage is target.storage and source is not target:
+                check_overlap(target, source)
+    recording = modes.state.grad and any(map(needs_grad, read))
     old = _before_write(op, plan, values) if recording else None
     version = owned[0]._array.storage.version
     slot = executor._slot[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ember.core import modes
 from ember.core.factory import shape_of
 from ember.core.levels import LevelArray
 from ember.core.registry import FUNCTION, METHOD, composite
@@ -42,7 +43,10 @@ def view(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
         dtype = shape[0]
     if dtype is not None:
         return view_dtype(self, dtype)
-    return _view(self, shape_of(shape))
+    sizes = shape_of(shape)
+    if modes.SPECIAL[0] or not isinstance(self, Tensor):
+        return _view(self, sizes)
+    return _view.run([self, sizes])  # type: ignore[no-any-return]
 
 
 def view_dtype(self: Tensor, dtype: DType) -> Tensor:
@@ -91,11 +95,24 @@ def view_dtype(self: Tensor, dtype: DType) -> Tensor:
     return tensor_of(type(array)(array.storage, spec, offset))
 
 
+_reshaped: dict[Any, tuple[int, ...]] = {}  # the sizes, by spec and what was asked for: a view
+
+
 @composite(FUNCTION | METHOD)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements with another shape: a view if strides allow, else a copy."""
+    given: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+    plain = not modes.SPECIAL[0] and all([type(n) is int for n in given])  # noqa: C419
+    if plain:
+        known = _reshaped.get((input._array.spec, given))
+        if known is not None:
+            return _view.run([input, known])  # type: ignore[no-any-return]
     sizes = infer_shape(shape_of(shape), input.numel())
     if input._array.layout.viewed(sizes) is not None:
+        if plain:
+            if len(_reshaped) > 4096:
+                _reshaped.clear()
+            _reshaped[input._array.spec, given] = sizes
         return _view(input, sizes)
     return _view(input.contiguous(), sizes)
 
