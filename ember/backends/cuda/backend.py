@@ -14,7 +14,6 @@ from ember.backends.cuda.pinned import PinnedMemory
 from ember.backends.sim.specification import GpuModel
 from ember.errors import AcceleratorError
 
-
 STREAMS = 32  # of a GPU and a priority, as in PyTorch: more are these again
 
 

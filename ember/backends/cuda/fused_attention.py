@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ember.backends import cudnn as settings
@@ -31,12 +33,29 @@ def package() -> Any:
     if not _package:
         try:
             _load_compiler()
-            import cudnn
+            with _without_pytorch():
+                import cudnn
 
+                datatypes = getattr(cudnn, "datatypes", None)
+                getattr(datatypes, "is_torch_available", bool)()  # it remembers the answer
             _package.append(cudnn)
         except (ImportError, OSError, RuntimeError, AssertionError):
             _package.append(None)
     return _package[0]
+
+
+@contextmanager
+def _without_pytorch() -> Iterator[None]:
+    """A block in which PyTorch cannot be imported: the frontend would, where it is installed, which
+    takes seconds, and needs nothing of it."""
+    absent = "torch" not in sys.modules
+    if absent:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if absent:
+            del sys.modules["torch"]
 
 
 def _load_compiler() -> None:

@@ -171,7 +171,9 @@ class CudaKernels(BoundCalls, base.Kernels):
 
     def joins(self, call: Call) -> bool:
         """Whether a formula is one kernel here."""
-        return isinstance(call, MapCall) and self._inputs(call, frozenset()) is not None
+        if not isinstance(call, MapCall) or any(_is_recorded(s) for s in call.in_specs):
+            return False  # numbers that change stay with an optimizer's update, which is gathered
+        return self._inputs(call, frozenset()) is not None
 
     def _simple(self, spec: Spec, launch: Callable[[list[Any]], None]) -> Runner:
         """The runner of a map of arrays alone with one result."""
@@ -420,6 +422,11 @@ def either(
         (plain if bits & 15 else packed)(arguments)
 
     return launch
+
+
+def _is_recorded(spec: Any) -> bool:
+    """Whether an operand is a number of a recording, another at each replay."""
+    return isinstance(spec, type) and issubclass(spec, float) and spec is not float
 
 
 def _walks_rows(call: MapCall) -> bool:
