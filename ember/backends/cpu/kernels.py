@@ -322,6 +322,8 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
         return _by_parts(blocked_sum, call, None if same else target)
     if ufunc is np.multiply and wants_halves(call.in_specs[0].shape, axes, target):
         return _by_parts(lambda x, _: halved_product(x), call, None if same else target)
+    if dtype and same and call.in_specs[0].contiguous and out.dtype is accumulate:
+        return _reduce_into(ufunc, call, target, tuple(initial.values()))
 
     def run(a: Array) -> Array:
         token = enter()
@@ -333,6 +335,23 @@ def _prepare_reduce(call: ReduceCall) -> Runner:
             return _store(np.asarray(value), out, [nd])
         finally:
             leave(token)
+
+    return run
+
+
+def _reduce_into(ufunc: Any, call: ReduceCall, target: Any, initial: tuple[Any, ...]) -> Runner:
+    """A reduction of row-major elements straight into its result."""
+    out, axes, keepdim, reduce = call.out_specs[0], call.axes, call.keepdim, ufunc.reduce
+    shape, device = out.shape, out.device
+
+    def run(a: Array) -> Array:
+        nd, made = a.host(), np.empty(shape, target)
+        token = enter()
+        try:
+            reduce(nd, axes, target, made, keepdim, *initial)
+        finally:
+            leave(token)
+        return Array(Storage(made, device), out, 0, made)
 
     return run
 
