@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
 NDArray = np.ndarray[Any, Any]
+
+LEAST_TURNED = 1 << 14  # elements of images from which compiling pays
 
 
 def concatenate(tensors: Any, dim: int) -> Any:
@@ -43,22 +46,23 @@ def write_view(input: Any, src: Any, shape: Any, strides: Any, offset: int) -> A
     return made
 
 
-STRIP = 128  # pixels: as many cache lines stay in the first level while their channels are read
-
-
 def row_major(nd: NDArray) -> NDArray:
-    """The array in C order: a copy where it is not; of large images with channels last made strip
-    by strip, up to twice as fast as in one go."""
-    if nd.flags.c_contiguous or nd.ndim < 4 or nd.size < 1 << 16 or nd.shape[1] < 16:
+    """The array in C order: a copy where it is not."""
+    if nd.flags.c_contiguous or nd.ndim < 3:
         return np.ascontiguousarray(nd)
-    count, channels = nd.shape[:2]
-    source = np.moveaxis(nd, 1, -1)
-    if not source.flags.c_contiguous:
-        return np.ascontiguousarray(nd)
-    made = np.empty(nd.shape, nd.dtype)
-    target = made.reshape(count, channels, -1)
-    source = source.reshape(count, -1, channels).transpose(0, 2, 1)
-    for start in range(0, target.shape[2], STRIP):
-        strip = slice(start, start + STRIP)
-        np.copyto(target[:, :, strip], source[:, :, strip])
-    return made
+    if nd.dtype == np.float32 and nd.size >= LEAST_TURNED:
+        found: NDArray | None = _turning().channels_first(nd)
+        if found is not None:
+            return found
+    return np.ascontiguousarray(nd)
+
+
+def copied(nd: NDArray, out: NDArray) -> None:
+    """Write an array in C order to one of any strides."""
+    if nd.ndim >= 3 and nd.size >= LEAST_TURNED and _turning().put_channels_last(nd, out):
+        return
+    np.copyto(out, nd, casting="unsafe")
+
+
+def _turning() -> Any:
+    return importlib.import_module("ember.backends.cpu.turning")  # loads the compiler: when needed

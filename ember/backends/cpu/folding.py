@@ -79,7 +79,7 @@ def _text(taps: Taps, lanes: int) -> str:
     whole = b.new(f"mul i64 {rows}, {columns}")
     target = at(b, "%p1", b.new(f"mul i64 {plane.index}, {whole}"))
     for phase in range(step[0]):
-        row = open_loop(b, *table[10 + 2 * phase : 12 + 2 * phase])
+        row = open_loop(b, table[10 + 2 * phase], table[11 + 2 * phase])
         line = b.new(f"add i64 {b.new(f'mul i64 {row.index}, {step[0]}')}, {phase}")
         line = b.new(f"sub i64 {line}, {top}")
         column = open_loop(b, begin, end, lanes)

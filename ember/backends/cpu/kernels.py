@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ember.backends.base import Kernels
-from ember.backends.cpu.arrays import row_major
+from ember.backends.cpu.arrays import copied, row_major
 from ember.backends.cpu.errstate import enter, leave
 from ember.backends.cpu.library import library_function
 from ember.backends.cpu.sums import blocked_sum, halved_product, wants_blocks, wants_halves
@@ -410,7 +410,11 @@ def _kept(value: Any, spec: Spec) -> Array:
         and spec.contiguous
     ):
         return Array(Storage(value, spec.device), spec, 0, value)
-    return _store(np.asarray(value), spec, [])
+    if spec.contiguous or type(value) is not np.ndarray:
+        return _store(np.asarray(value), spec, [])
+    out = fresh(spec)
+    copied(value, out.host())
+    return out
 
 
 def _specs_in(tree: Any) -> list[Spec]:
