@@ -36,8 +36,14 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def host_memory_stats() -> dict[str, Any]:
-    """Counters of pinned memory: none, it is not accounted for."""
-    return OrderedDict()
+    """Counters of the pinned memory of real GPUs under PyTorch's names, such as
+    active_bytes.current; none without one: what is pinned then is ordinary memory."""
+    pinned = _pinned()
+    return OrderedDict() if pinned is None else OrderedDict(pinned.stats())
+
+
+def _pinned() -> Any:
+    return getattr(backend(), "pinned", None) if is_available() else None
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
@@ -46,11 +52,17 @@ def host_memory_stats_as_nested_dict() -> dict[str, Any]:
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """Let the counts of pinned memory start from now: there are none."""
+    """Let the counts of pinned memory start from now."""
+    pinned = _pinned()
+    if pinned is not None:
+        pinned.reset_counts()
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Let the peaks of pinned memory start from now: there are none."""
+    """Let the peaks of pinned memory start from now."""
+    pinned = _pinned()
+    if pinned is not None:
+        pinned.reset_peaks()
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:

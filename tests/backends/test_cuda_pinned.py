@@ -60,10 +60,18 @@ def test_a_block_waits_for_its_copies():
     del other
     pages.pool.release_cached()
     assert address not in pages.given and len(pages.given) == 1
+    assert pages.pool.waiting_bytes == 512 and pages.pool.stats()["active_requests.current"] == 0
     pages.late.clear()
     assert pages.pool.allocate(100).ctypes.data == address
     pages.pool.release_cached()
     assert pages.pool.reserved == 0 and not pages.blocks
+    found = pages.pool.stats()
+    assert found["num_host_alloc"] == found["num_host_free"] == 2
+    assert found["allocations.current"] == found["active_bytes.current"] == 0
+    assert found["active_bytes.peak"] == found["allocated_bytes.peak"] == 1024
+    pages.pool.reset_counts()
+    pages.pool.reset_peaks()
+    assert not any(pages.pool.stats().values())
 
 
 CODE = """
@@ -118,6 +126,32 @@ assert [b.cuda(non_blocking=True).cpu().tolist() for b in batches] == [
 for i in range(20):
     torch.full((1000,), float(i)).pin_memory().cuda(non_blocking=True)
 assert len(driver.locked) < 20, len(driver.locked)
+before = torch.cuda.host_memory_stats()
+assert before["active_requests.current"] >= 4 and before["allocated_bytes.current"] > 0
+torch.cuda.reset_accumulated_host_memory_stats()
+assert torch.cuda.host_memory_stats()["active_requests.freed"] == 0
+torch.cuda.reset_peak_host_memory_stats()
+found = torch.cuda.host_memory_stats_as_nested_dict()["active_bytes"]
+assert found["peak"] == found["current"] > 0
+
+# ordinary memory: little goes by page-locked memory, and nobody waits
+waits, sent = [], []
+driver.synchronize = lambda index, stream=None: waits.append(index)
+send = driver.send
+driver.send = lambda *a: sent.append(a[3]) or send(*a)
+plain = torch.arange(1000.0)
+assert torch.equal(plain.cuda() + 0, plain.cuda())
+assert sent == [4000, 4000] and not waits
+large = torch.arange(300_000.0)
+moved = large.cuda()
+assert sent == [4000, 4000] and torch.equal(moved.cpu(), large)
+driver.pending.add("late")
+driver.mark = lambda index, timed=True, stream=None: "late"
+from ember.backends.base import backend_of
+pool = backend_of("cuda").pinned
+kept = [torch.full((250_000,), float(i)).cuda() for i in range(80)]
+assert 64 << 20 <= pool.waiting_bytes <= 66 << 20 and len(sent) < 75, pool.waiting_bytes
+assert [t[-1].item() for t in kept] == list(range(80))
 print("done")
 """.replace("torch_loader", "ember.utils.data")
 

@@ -99,6 +99,7 @@ class CudaBackend(Backend):
         found = []
         for index in range(self.driver.count()):
             memory = CudaMemory(self.driver, index)
+            memory.pinned = self.pinned
             kernels = CudaKernels(self.driver, memory)
             found.append((memory, CudaQueue(self.driver, index), kernels))
         return found

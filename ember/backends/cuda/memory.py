@@ -14,12 +14,13 @@ import numpy as np
 
 from ember.backends.base import Memory
 from ember.backends.cuda.driver import Driver, Full
-from ember.backends.cuda.pinned import PinnedBlock, block_of
+from ember.backends.cuda.pinned import PinnedMemory, block_of
 from ember.backends.gpus import explained, full, readable, reserves
 from ember.device import device as Device
 from ember.errors import OutOfMemoryError
 
 BLOCK = 512
+MOST_SENT = 64 << 20  # bytes on their way to a GPU by page-locked memory
 SMALL, SEGMENT = 1 << 20, 2 << 20  # blocks up to a MiB are cut from segments of two
 
 
@@ -73,6 +74,7 @@ class CudaMemory(Memory):
         self.limit = 1.0
         self.kernels: Any = None
         self.segment: Any = None  # the graph being captured
+        self.pinned: PinnedMemory | None = None
         self.owned: dict[int, dict[int, list[int]]] = {}  # blocks of graphs, where each goes back
         self.doubtful = False  # whether an index may have been out of range
 
@@ -237,7 +239,8 @@ class CudaMemory(Memory):
         """Copy a storage of the host here, or one from here to the host; the bytes.
 
         What is page-locked goes by itself, in order with the stream, and the host waits for it only
-        if `blocking`.
+        if `blocking`. Little that is to come here is put into such memory first, so that nobody
+        waits for the stream.
         """
         upwards = target.device is self.device
         buffer, host = (
@@ -247,7 +250,12 @@ class CudaMemory(Memory):
         if not nbytes:
             return 0
         block = block_of(host)
-        if block is None:
+        if block is None and upwards and self._sends(nbytes):
+            assert self.pinned is not None
+            given, host = host, self.pinned.allocate(nbytes)
+            host[:] = given
+            self._carry_pinned(buffer, host, block_of(host), upwards)
+        elif block is None:
             move = self.driver.upload if upwards else self.driver.download
             move(self.index, buffer.address, host)
         else:
@@ -259,7 +267,13 @@ class CudaMemory(Memory):
             self.kernels.check()
         return nbytes
 
-    def _carry_pinned(self, buffer: Any, host: Any, block: PinnedBlock, upwards: bool) -> None:
+    def _sends(self, nbytes: int) -> bool:
+        """Whether so much ordinary memory of the host goes by way of page-locked memory."""
+        if self.pinned is None or self.segment is not None:
+            return False
+        return nbytes <= SMALL and self.pinned.waiting_bytes < MOST_SENT
+
+    def _carry_pinned(self, buffer: Any, host: Any, block: Any, upwards: bool) -> None:
         driver, index, place = self.driver, self.index, int(host.ctypes.data)
         if upwards:
             driver.send(index, buffer.address, place, host.nbytes)

@@ -7,6 +7,7 @@ arrays let go of while a copy still runs waits until that event is reached.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -62,8 +63,10 @@ class PinnedMemory:
     ):
         self.take, self.give, self.reached = take, give, reached
         self.free: dict[int, list[int]] = {}
-        self.waiting: list[tuple[list[Any], int, int]] = []  # events, size, address
-        self.reserved = self.allocated = self.peak_allocated = self.allocations = 0
+        self.waiting: deque[tuple[list[Any], int, int]] = deque()  # events, size, address
+        self.waiting_bytes = 0
+        self.reserved = self.allocated = self.peak_allocated = self.peak_reserved = 0
+        self.allocations = self.frees = self.locked = self.unlocked = 0
 
     def allocate(self, nbytes: int) -> Any:
         """A vector of bytes in page-locked memory."""
@@ -75,7 +78,9 @@ class PinnedMemory:
             address = kept.pop()
         else:
             address = self.take(size)
+            self.locked += 1
             self.reserved += size
+            self.peak_reserved = max(self.peak_reserved, self.reserved)
         self.allocations += 1
         self.allocated += size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
@@ -84,20 +89,46 @@ class PinnedMemory:
     def put_back(self, address: int, size: int, events: list[Any]) -> None:
         """Keep a block for the next allocation, once its copies are done."""
         self.allocated -= size
+        self.frees += 1
         if events:
             self.waiting.append((events, size, address))
+            self.waiting_bytes += size
         else:
             self.free.setdefault(size, []).append(address)
 
     def _collect(self) -> None:
-        """Blocks whose copies are done."""
-        waiting, self.waiting = self.waiting, []
-        for events, size, address in waiting:
-            left = [e for e in events if not self.reached(e)]
-            if left:
-                self.waiting.append((left, size, address))
-            else:
-                self.free.setdefault(size, []).append(address)
+        """Blocks whose copies are done: they end mostly in the order in which they were given."""
+        waiting = self.waiting
+        while waiting and all(self.reached(e) for e in waiting[0][0]):
+            _, size, address = waiting.popleft()
+            self.waiting_bytes -= size
+            self.free.setdefault(size, []).append(address)
+
+    def stats(self) -> dict[str, int]:
+        """Counters under PyTorch's names."""
+        return {
+            "active_bytes.current": self.allocated,
+            "active_bytes.peak": self.peak_allocated,
+            "active_requests.allocated": self.allocations,
+            "active_requests.current": self.allocations - self.frees,
+            "active_requests.freed": self.frees,
+            "allocated_bytes.current": self.reserved,
+            "allocated_bytes.peak": self.peak_reserved,
+            "allocations.allocated": self.locked,
+            "allocations.current": self.locked - self.unlocked,
+            "allocations.freed": self.unlocked,
+            "num_host_alloc": self.locked,
+            "num_host_free": self.unlocked,
+        }
+
+    def reset_counts(self) -> None:
+        """Let the counts start from now."""
+        self.allocations, self.frees = self.allocations - self.frees, 0
+        self.locked, self.unlocked = self.locked - self.unlocked, 0
+
+    def reset_peaks(self) -> None:
+        """Let the peaks start from now."""
+        self.peak_allocated, self.peak_reserved = self.allocated, self.reserved
 
     def release_cached(self) -> None:
         """Unlock what no array uses."""
@@ -106,6 +137,7 @@ class PinnedMemory:
         for size, addresses in free.items():
             for address in addresses:
                 self.give(address)
+                self.unlocked += 1
                 self.reserved -= size
 
 
