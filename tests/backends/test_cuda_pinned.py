@@ -68,7 +68,7 @@ def test_a_block_waits_for_its_copies():
     found = pages.pool.stats()
     assert found["num_host_alloc"] == found["num_host_free"] == 2
     assert found["allocations.current"] == found["active_bytes.current"] == 0
-    assert found["active_bytes.peak"] == found["allocated_bytes.peak"] == 1024
+    assert (found["active_bytes.peak"], found["allocated_bytes.peak"]) == (512, 1024)
     pages.pool.reset_counts()
     pages.pool.reset_peaks()
     assert not any(pages.pool.stats().values())
