@@ -32,6 +32,7 @@ from ember.kernel.array import Array, Queued, Storage, contiguous_spec
 FEWEST = 4  # calls of a sequence that is worth a program
 MOST_SEQUENCES = 256  # that are remembered
 MOST_PROGRAMS = 32
+MOST_IMPROVEMENTS = 2  # of programs that copy what another one leaves where it was
 MOST_ATTEMPTS = 8  # programs that are made of one structure
 
 
@@ -66,14 +67,14 @@ class Sequence:
         self.sightings: list[Sighting] = []
         self.programs: list[Replay] = []
         self.changing: set[int] = set()  # positions of numbers that have changed
-        self.attempts = 0
+        self.attempts = self.improvements = 0
 
     def find(self, queue: Queue) -> Replay | None:
         """A program for a sequence, if one is ready; else it may be made for the next time."""
         for replay in self.programs:
             if replay.fits(queue):
                 if replay.program.is_ready:
-                    return replay
+                    return self._with_less_to_copy(replay, queue)
                 background.start()
                 return None
         self.programs = [r for r in self.programs if not r.is_stale(queue)]
@@ -100,6 +101,23 @@ class Sequence:
                 self.attempts = MOST_ATTEMPTS
         self.sightings = [*self.sightings[-3:], Sighting(queue)]
 
+    def _with_less_to_copy(self, replay: Replay, queue: Queue) -> Replay:
+        """The program, or another in its place that reads where they lie the storages which have
+        the same memory as the last time: another program's results."""
+        staying = replay.staying(queue)
+        if not staying or self.improvements == MOST_IMPROVEMENTS:
+            return replay
+        self.improvements += 1
+        try:
+            better = Replay(
+                queue, set(replay.lasting), replay.cells, staying | {*replay.staying_in}
+            )
+        except OutOfMemoryError:
+            self.improvements = MOST_IMPROVEMENTS
+            return replay
+        self.programs[self.programs.index(replay)] = better
+        return better if better.program.is_ready else replay
+
     def _cells(self, before: Sighting, queue: Queue) -> list[int | None]:
         """For each number the group of those that change with it; None for a constant."""
         groups: dict[Any, int] = {}
@@ -113,10 +131,16 @@ class Sequence:
 
 
 class Replay:
-    """A program of a sequence. `lasting` storages are bound where they are; `cells` say which
-    numbers are asked for."""
+    """A program of a sequence. `lasting` storages are bound where they are, and so is the memory of
+    those that are `staying`; `cells` say which numbers are asked for."""
 
-    def __init__(self, queue: Queue, lasting: set[int], cells: list[int | None]):
+    def __init__(
+        self,
+        queue: Queue,
+        lasting: set[int],
+        cells: list[int | None],
+        staying: set[int] | frozenset[int] = frozenset(),
+    ):
         self.cells = cells
         self.values = list(queue.values)
         self.firsts = [cells.index(g) for g in range(len({c for c in cells if c is not None}))]
@@ -128,10 +152,16 @@ class Replay:
                 storage.bytes()  # the form in which it stays
             twin = Storage(storage.buffer, storage.device)
             self.lasting[number] = _watched(storage, self.gone), twin, queue.bases[number]
+        self.staying_in: dict[int, tuple[Storage, int]] = {}
+        for number in staying:
+            storage = queue.storages[number]
+            twin = Storage(storage.buffer, storage.device)
+            self.staying_in[number] = twin, queue.bases[number]
+        self.memories: dict[int, Any] = {}  # of inputs, at the last run
         self.inputs: dict[int, Input] = {}
         spans = _spans(queue)
         for number, storage in enumerate(queue.storages):
-            if not queue.born[number] and number not in lasting:
+            if not (queue.born[number] or number in lasting or number in staying):
                 self.inputs[number] = Input(storage, spans[number], queue.bases[number])
         self.outputs: dict[int, Storage] = {}
         for number, born in enumerate(queue.born):
@@ -153,7 +183,8 @@ class Replay:
             self.inputs[number].is_written = True
         return Program(
             SimpleNamespace(  # type: ignore[arg-type]
-                outside={n: twin for n, (_, twin, _) in self.lasting.items()},
+                outside={n: twin for n, (_, twin, _) in self.lasting.items()}
+                | {n: twin for n, (twin, _) in self.staying_in.items()},
                 instructions=self._instructions(queue),
                 storages=[lambda n=n: self.outputs.get(n) for n in range(len(queue.storages))],
                 written=set(),
@@ -166,6 +197,7 @@ class Replay:
     def _instructions(self, queue: Queue) -> list[Instruction]:
         shifts = {n: -given.low for n, given in self.inputs.items()}
         shifts.update((n, base) for n, (_, _, base) in self.lasting.items())
+        shifts.update((n, base) for n, (_, base) in self.staying_in.items())
         numbers = iter(list(zip(self.cells, queue.values, strict=True)))
         found = []
         for kind, call, given, outs, runner in queue.work:
@@ -214,6 +246,9 @@ class Replay:
                 return False
             if storage.buffer is not twin.buffer and not self._is_settled(storage, twin):
                 return False
+        for number, (twin, base) in self.staying_in.items():
+            if storages[number].buffer is not twin.buffer or bases[number] != base:
+                return False
         for number, given in self.inputs.items():
             if not given.fits(storages[number], bases[number]):
                 return False
@@ -223,6 +258,14 @@ class Replay:
             value == (known if group is None else groups[group])
             for value, known, group in zip(values, self.values, self.cells, strict=True)
         )
+
+    def staying(self, queue: Queue) -> set[int]:
+        """The inputs that are in the same memory as at the last run."""
+        return {
+            number
+            for number, (memory, base) in self.memories.items()
+            if memory() is queue.storages[number].buffer and queue.bases[number] == base
+        }
 
     def _is_settled(self, storage: Storage, twin: Storage) -> bool:
         """Whether two buffers are one memory."""
@@ -234,7 +277,10 @@ class Replay:
         """Do the work of a queue."""
         self._take_back()
         for number, given in self.inputs.items():
-            given.read(queue.storages[number], queue.bases[number])
+            storage = queue.storages[number]
+            given.read(storage, queue.bases[number])
+            if not isinstance(storage.buffer, np.ndarray):
+                self.memories[number] = weakref.ref(storage.buffer), queue.bases[number]
         self.tape.values = [queue.values[first] for first in self.firsts]
         self.program.run()
         for number, given in self.inputs.items():

@@ -81,7 +81,17 @@ assert any(getattr(s, "graph", None) for s in largest.program.steps)
 
 
 def test_values_that_are_looked_at_cut_it(folder):
-    run(folder, LOOP + "assert compare(perceptron, look=True) >= 10\n")
+    run(
+        folder,
+        LOOP
+        + """
+assert compare(perceptron, look=True) >= 10
+programs = [r for s in memory.sequences.values() for r in s.programs]
+last = max(programs, key=lambda r: len(r.lasting))
+assert len(last.staying_in) >= 4  # what forward leaves for backward is read where it lies
+assert compare(perceptron, look=True, keep=True) >= 6
+""",
+    )
 
 
 def test_results_that_are_kept_get_memory_of_their_own(folder):
