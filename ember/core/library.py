@@ -60,12 +60,19 @@ class LibraryOp(Op):
                 return self._recorded(values, frame.run(self, values))
         specs: list[Any] = []
         operands: list[Any] = []
+        asks = False
         for value in values:
             if isinstance(value, Tensor):
                 array = value._array
                 specs.append(array.spec)
                 operands.append(array)
+                if value._requires_grad or value._base is not None:
+                    asks = True
+            elif value is None:
+                specs.append(None)
+                operands.append(None)
             else:
+                asks = asks or isinstance(value, (tuple, list))
                 specs.append(dispatch.hashable(value))
                 operands.append(_arrays(value))
         key = tuple(specs)
@@ -78,9 +85,8 @@ class LibraryOp(Op):
         call, runner = plan
         slot = executor._slot[0]
         made = runner(*operands) if slot is None else slot.run(call, runner, tuple(operands))
-        if isinstance(made, tuple):
-            return self._recorded(values, tuple([tensor_of(a) for a in made]))
-        return self._recorded(values, tensor_of(made))
+        out = tuple([tensor_of(a) for a in made]) if type(made) is tuple else tensor_of(made)
+        return self._recorded(values, out) if asks else out
 
     def _recorded(self, values: Sequence[Any], made: Any) -> Any:
         """Results, connected to the graph where an argument needs gradients."""
@@ -90,9 +96,11 @@ class LibraryOp(Op):
             for value in values:
                 if isinstance(value, Tensor):
                     inputs.append(value)
-                else:
+                elif isinstance(value, (tuple, list)):
                     inputs += _tensor_list(value)
-            if any(dispatch.is_differentiable(o._array.spec.dtype) for o in outputs):
+            if (outputs and dispatch.is_differentiable(outputs[0]._array.spec.dtype)) or any(
+                dispatch.is_differentiable(o._array.spec.dtype) for o in outputs[1:]
+            ):
                 kind = dispatch.node_type(RuleNode, self.name, values)
                 node = kind(self, values, inputs, outputs)
                 dispatch.attach(node, outputs)

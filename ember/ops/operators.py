@@ -16,7 +16,7 @@ from ember.core import executor, modes
 from ember.core.registry import METHOD, OPS, composite, install_method
 from ember.core.tensor import Tensor
 from ember.errors import check
-from ember.ops import pointwise
+from ember.ops import matmul, pointwise
 
 _new = object.__new__
 _SPECIAL, _LAYOUTS, _state, _slot = modes.SPECIAL, modes.LAYOUTS, modes.state, executor._slot
@@ -229,6 +229,25 @@ def __matmul__(self: Tensor, other: Tensor) -> Tensor:
     if not isinstance(other, Tensor):
         return NotImplemented
     return OPS["matmul"](self, other)
+
+
+def _matrices(longer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`a @ b` with a short way for matrices like those that were multiplied before."""
+    plans, run = matmul.product.plans, matmul.product.run
+
+    def __matmul__(self: Any, other: Any) -> Any:
+        if isinstance(other, Tensor) and not _SPECIAL[0]:
+            left, right = self._array.spec, other._array.spec
+            if left.ndim == 2 and right.ndim == 2 and (left, right) in plans:
+                return run((self, other))
+        return longer(self, other)
+
+    __matmul__.__doc__ = longer.__doc__
+    __matmul__.__dict__["asks"] = True
+    return __matmul__
+
+
+install_method("__matmul__", _matrices(__matmul__))
 
 
 @composite(METHOD)
