@@ -32,6 +32,7 @@ from ember.kernel.array import Array, Queued, Storage, contiguous_spec
 FEWEST = 4  # calls of a sequence that is worth a program
 MOST_SEQUENCES = 256  # that are remembered
 MOST_PROGRAMS = 32
+ENOUGH = 8  # runs after which a program was worth it
 MOST_IMPROVEMENTS = 2  # of programs that copy what another one leaves where it was
 MOST_ATTEMPTS = 8  # programs that are made of one structure
 
@@ -77,10 +78,18 @@ class Sequence:
                     return self._with_less_to_copy(replay, queue)
                 background.start()
                 return None
-        self.programs = [r for r in self.programs if not r.is_stale(queue)]
+        self.bury()
+        self.programs = [r for r in self.programs if r.program.failure is None]
         if self.attempts < MOST_ATTEMPTS:
             self._learn(queue)
         return None
+
+    def bury(self) -> None:
+        """Forget programs whose storages are gone; one that has served was no vain attempt."""
+        dead = [r for r in self.programs if r.is_dead]
+        if dead:
+            self.programs = [r for r in self.programs if not r.is_dead]
+            self.attempts -= sum(r.runs >= ENOUGH for r in dead)
 
     def _learn(self, queue: Queue) -> None:
         alike = [(len(s.same_storages(queue)), n) for n, s in enumerate(self.sightings)]
@@ -146,6 +155,7 @@ class Replay:
         self.firsts = [cells.index(g) for g in range(len({c for c in cells if c is not None}))]
         self.lasting: dict[int, tuple[Any, Storage, int]] = {}
         self.gone: list[bool] = []
+        self.runs = 0
         for number in lasting:
             storage = queue.storages[number]
             if isinstance(storage.buffer, np.ndarray):
@@ -231,10 +241,6 @@ class Replay:
             reference() is queue.storages[n] for n, (reference, _, _) in self.lasting.items()
         )
 
-    def is_stale(self, queue: Queue) -> bool:
-        """Whether it will never be used again."""
-        return self.is_dead or self.program.failure is not None
-
     def fits(self, queue: Queue) -> bool:
         """Whether it does the work of a queue."""
         if self.is_dead:
@@ -275,6 +281,7 @@ class Replay:
 
     def run(self, queue: Queue) -> None:
         """Do the work of a queue."""
+        self.runs += 1
         self._take_back()
         for number, given in self.inputs.items():
             storage = queue.storages[number]
@@ -404,7 +411,7 @@ class Memory:
         if _dead:
             _dead.clear()
             for sequence in self.sequences.values():
-                sequence.programs = [r for r in sequence.programs if not r.is_dead]
+                sequence.bury()
         if not queue.work:
             return
         replay = self._look_up(queue) if len(queue.work) >= FEWEST else None

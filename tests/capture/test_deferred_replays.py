@@ -186,6 +186,12 @@ def test_a_model_that_is_gone_leaves_its_memory(waiting):
     assert not any(len(r.lasting) == 6 for r in programs(waiting))
 
 
+def test_one_model_after_another(waiting):
+    for _ in range(12):
+        steps_of(14)
+    assert waiting.memory.replayed >= 12 * 11
+
+
 def test_parameters_whose_memory_is_exchanged(waiting):
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
