@@ -2,8 +2,8 @@
 
 import math
 
-from ember.core.registry import FUNCTION, F, composite
-from ember.dtypes import INTEGRAL
+from ember.core.registry import FUNCTION, F, composite, elementwise
+from ember.dtypes import INEXACT, INTEGRAL
 from ember.errors import check
 from ember.ops.likes import empty_like
 from ember.source_lines import warn
@@ -35,13 +35,26 @@ def _noise(input, p, channels):
     return input.new_empty(shape).bernoulli_(1 - p)
 
 
+@elementwise(accepts=INEXACT)
+def thinned(input, noise, kept):
+    """input · noise / kept, as one kernel of a GPU: PyTorch's does not round the quotient either,
+    where the CPU's does."""
+    return input * (noise / kept)
+
+
+thinned.grad = lambda g, input, noise, kept: (g * (noise / kept), None, None)
+
+
 def _dropped(input, p, training, inplace=False, channels=False):
     """input · noise / (1 − p)."""
     if not training or p == 0 or input.numel() == 0:
         return input
     if p == 1:
         return input.mul_(0) if inplace else input * 0
-    noise = _noise(input, p, channels).div_(1 - p)
+    noise = _noise(input, p, channels)
+    if input.is_cuda and not inplace:
+        return thinned(input, noise, 1 - p)
+    noise.div_(1 - p)
     return input.mul_(noise) if inplace else input * noise
 
 

@@ -47,3 +47,34 @@ print("done")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 def test_no_step_of_an_optimizer_goes_through_the_host(tmp_path):
     assert "done" in run(tmp_path, CODE)
+
+
+DROPOUT = """
+for dtype, atol in ((torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float64, 1e-12)):
+    for p in (0.1, 0.5):
+        x = torch.linspace(-2, 3, 999).to(dtype).cuda().requires_grad_()
+        torch.manual_seed(3)
+        y = F.dropout(x, p)
+        torch.manual_seed(3)
+        drawn = torch.empty_like(x).bernoulli_(1 - p)
+        right = x.detach().double() * drawn.double() / (1 - p)
+        np.testing.assert_allclose(values(y.double()), values(right), rtol=atol, atol=0)
+        assert 0.6 * p < 1 - values(drawn.float()).mean() < 1.4 * p
+        y.backward(torch.full_like(y, 2.0))
+        np.testing.assert_allclose(
+            values(x.grad.double()), values(2 * drawn.double() / (1 - p)), rtol=atol)
+        count = driver.launches
+        F.dropout(x.detach(), p)
+        assert driver.launches - count == 2  # what is drawn, and the product
+image = torch.ones(2, 3, 4, 4, device="cuda", requires_grad=True)
+channels = F.dropout2d(image, 0.5)
+assert all(len(set(c.reshape(-1).tolist())) == 1 for c in channels.detach().flatten(0, 1))
+inside = torch.ones(50, device="cuda")
+assert F.dropout(inside, 0.5, inplace=True) is inside and set(inside.tolist()) == {0.0, 2.0}
+print("done")
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
+def test_dropout_is_two_kernels(tmp_path):
+    assert "done" in run(tmp_path, DROPOUT)

@@ -9,6 +9,7 @@ each launch, so that each one draws new numbers.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 from ember.backends.cpu import box_muller
@@ -164,6 +165,7 @@ PARAMETERS = (
 )
 
 
+@cache
 def text_of(distribution: str, element: str, given: str, wide: bool) -> str:
     """The kernel of a distribution, for elements and parameters of C types."""
     values = (VALUES_64 if wide else VALUES_32)[distribution]
