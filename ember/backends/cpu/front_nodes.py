@@ -21,6 +21,8 @@ def recipe(name: str, register: str, kind: str = "ptr") -> str:
 
 MODES = f"""
 declare ptr @PyTuple_New(i64)
+declare ptr @PyTuple_GetItem(ptr, i64)
+declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyTuple_Pack(i64, ...)
 declare ptr @PyIter_Next(ptr)
 declare ptr @PyDict_New()
@@ -153,8 +155,8 @@ apart:
   call void @set_slot(ptr %made, i64 %to_leaf, ptr %none)
   ret ptr %made
 connected:
-  %node = call ptr @slot_of(ptr %pair, i64 24)
-  %index = call ptr @slot_of(ptr %pair, i64 32)
+  %node = call ptr @PyTuple_GetItem(ptr %pair, i64 0)
+  %index = call ptr @PyTuple_GetItem(ptr %pair, i64 1)
   call void @set_slot(ptr %made, i64 %to_node, ptr %node)
   call void @set_slot(ptr %made, i64 %to_output_nr, ptr %index)
   {header("name_grad_fn", "grad_fn")}
@@ -267,9 +269,8 @@ edge:
   %goes = and i64 %wanted, %bit
   %is_wanted = icmp ne i64 %goes, 0
   %shown = select i1 %is_wanted, ptr %held, ptr %no_edge
-  %offset = shl i64 %i, 3
-  %at = add i64 %offset, 24
-  call void @set_slot(ptr %edges, i64 %at, ptr %shown)
+  call void @Py_IncRef(ptr %shown)
+  call i32 @PyTuple_SetItem(ptr %edges, i64 %i, ptr %shown)
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %count
   br i1 %more, label %each, label %gather
