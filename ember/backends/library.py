@@ -30,6 +30,7 @@ class Library:
     cross_entropy = Kernel("cross-entropy of scores against classes, and what its gradient needs")
     cross_entropy_backward = Kernel("the gradient of that by the scores")
     batch_norm = Kernel("batch normalization, and the mean and variance of each channel")
+    batch_norm_given = Kernel("batch normalization by a mean and a variance of each channel")
     batch_norm_backward = Kernel("its gradient by x, and two sums for each channel")
     recurrent = Kernel("a recurrent layer over all steps, and what its gradient needs")
     recurrent_backward = Kernel("the gradients of such a layer")

@@ -4,9 +4,12 @@ from ember.backends.base import has_cpu_kernels, kernels_of
 from ember.backends.library import Library
 from ember.core import modes
 from ember.core.registry import elementwise, library_op
+from ember.core.slot import executor_slot
 from ember.dtypes import HALF, float32
 from ember.kernel.array import spec_of
 from ember.layout import channels_last_strides, channels_lie_last
+
+LEAST_GIVEN = 1 << 12  # elements from which compiling pays
 
 
 def is_one_op(input, weight, bias):
@@ -28,6 +31,20 @@ def is_one_op(input, weight, bias):
     )
 
 
+def is_one_op_given(input, *vectors):
+    """Whether batch normalization by given statistics runs as one op: where nothing is recorded
+    that could be joined with it, on the CPU, in single precision."""
+    spec = input._array.spec
+    return (
+        not modes.state.grad
+        and not modes.state.levels
+        and executor_slot[0] is None
+        and spec.numel >= LEAST_GIVEN
+        and has_cpu_kernels(spec.device)
+        and all(t is None or t.dtype is float32 for t in (input, *vectors))
+    )
+
+
 @elementwise(writes=("mean", "var"))
 def move_statistics_(mean, var, now, spread, *, momentum, unbiased):
     """Both moved towards what a batch has; its variance is multiplied by `unbiased` first."""
@@ -46,6 +63,12 @@ def batch_normalized(input, weight, bias, eps):
     """(x − mean) / √(var + eps) · weight + bias, and the mean and variance of each channel."""
     vector = input.spec.with_shape((input.size(1),)).with_dtype(float32)
     return _in_order(input.spec), vector, vector
+
+
+@library_op(Library.batch_norm_given)
+def batch_normalized_by(input, weight, bias, mean, var, eps):
+    """(x − mean) / √(var + eps) · weight + bias for a mean and a variance of each channel."""
+    return _in_order(input.spec)
 
 
 @library_op(Library.batch_norm_backward)

@@ -4,7 +4,13 @@ from ember.core.modes import no_grad
 from ember.core.registry import F, composite, elementwise, rowwise
 from ember.dtypes import FLOATING, HALF
 from ember.errors import check
-from ember.ops.batch_statistics import batch_normalized, is_one_op, move_statistics_
+from ember.ops.batch_statistics import (
+    batch_normalized,
+    batch_normalized_by,
+    is_one_op,
+    is_one_op_given,
+    move_statistics_,
+)
 from ember.ops.formats import in_order_of, plain_order
 from ember.ops.linear import widened
 from ember.ops.padding import pad
@@ -155,6 +161,8 @@ def centered_and_scaled(input, mean, var, weight, bias, eps):
 
 
 def _with_statistics(input, mean, var, weight, bias, eps):
+    if is_one_op_given(input, mean, var, weight, bias):
+        return batch_normalized_by(input, weight, bias, mean, var, float(eps))
     by_channel = (_as_channels(value, input.dim()) for value in (mean, var, weight, bias))
     return _in_dtype(centered_and_scaled(input, *by_channel, eps), input)
 

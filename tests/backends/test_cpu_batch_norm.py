@@ -6,7 +6,7 @@ import pytest
 
 import ember as torch
 from ember.backends.cpu import threads
-from ember.backends.cpu.batch_norm import batch_norm, batch_norm_backward
+from ember.backends.cpu.batch_norm import batch_norm, batch_norm_backward, batch_norm_given
 
 SHAPES = [
     (8, 64, 32, 32), (5, 3, 7, 9), (4, 5), (300, 37), (2, 3, 1, 1), (3, 4, 17), (1, 2, 3000),
@@ -46,6 +46,39 @@ def test_results_and_gradients(shape, last):
     np.testing.assert_allclose(slope, expected, rtol=1e-4, atol=3e-5 * scale)
     np.testing.assert_allclose(sums, total, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(products, product, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 5, 33, 37)])
+def test_given_statistics(shape, last):
+    x, _, w, b = given(shape, last and len(shape) > 2)
+    generator = np.random.default_rng(1)
+    mean, var = generator.standard_normal(shape[1]), generator.random(shape[1])
+    mean, var = mean.astype(np.float32), var.astype(np.float32)
+    along = (1, -1, *(1,) * (len(shape) - 2))
+    root = 1 / np.sqrt(var.astype(np.float64) + 1e-5)
+    normal = (x.astype(np.float64) - mean.reshape(along)) * root.reshape(along)
+    expected = normal * w.reshape(along) + b.reshape(along)
+    bound = 1e-6 * np.abs(expected).max()
+    found = batch_norm_given(x, w, b, mean, var, 1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=bound)
+    found = batch_norm_given(x[::-1], None, None, mean, var, 1e-5)
+    np.testing.assert_allclose(found, normal[::-1], rtol=1e-5, atol=bound)
+
+
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last])
+def test_evaluation_is_the_same_with_and_without_a_graph(order):
+    module = torch.nn.BatchNorm2d(6).eval()
+    module.running_mean.normal_()
+    module.running_var.uniform_(0.5, 2.0)
+    x = torch.randn(4, 6, 20, 20).to(memory_format=order)
+    recorded = module(x)
+    assert recorded.requires_grad
+    with torch.no_grad():
+        found = module(x)
+    assert not found.requires_grad
+    assert found.is_contiguous(memory_format=order)
+    torch.testing.assert_close(found, recorded.detach(), atol=1e-5, rtol=1e-5)
 
 
 def test_without_weights_and_of_any_strides():

@@ -258,20 +258,38 @@ def _backward(b: Vectors, layout: Layout, channel: str) -> None:
     layout.write(channel, "%p5", result)
 
 
+def _given(b: Vectors, layout: Layout, channel: str) -> None:
+    """x %p0, weight %p1, bias %p2, mean %p3, var %p4; out %p5; eps %p6."""
+    center = layout.wide(layout.number("%p3", channel))
+    root = layout.inverse_root(layout.number("%p4", channel), "%p6")
+    scale = layout.wide(layout.times(root, layout.number("%p1", channel)))
+    shift = layout.wide(layout.number("%p2", channel))
+
+    def result(place: str, mask: str | None) -> list[str]:
+        return [b.fma(b.sub(load(b, "float", at(b, "%p0", place), mask), center), scale, shift)]
+
+    layout.write(channel, "%p5", result)
+
+
+FORWARD, BACKWARD, GIVEN = "forward", "backward", "given"
+BODIES = {FORWARD: (_forward, 7), BACKWARD: (_backward, 9), GIVEN: (_given, 7)}
+
+
 @lru_cache(maxsize=8)
-def planes_text(lanes: int, backward: bool) -> str:
+def planes_text(lanes: int, which: str) -> str:
     """A builtin for channels begin..end; geometry: images, channels, and elements of a channel in
     an image."""
     b = Vectors("float", lanes)
     layout = _Planes(b, *sizes(b, 3))
     channel = open_loop(b, "%begin", "%end")
-    (_backward if backward else _forward)(b, layout, channel.index)
+    body, count = BODIES[which]
+    body(b, layout, channel.index)
     close_loop(b, channel)
-    return module(b, 9 if backward else 7)
+    return module(b, count)
 
 
 @lru_cache(maxsize=8)
-def rows_text(lanes: int, backward: bool) -> str:
+def rows_text(lanes: int, which: str) -> str:
     """A builtin for vectors begin..end of channels; geometry: rows and channels."""
     b = Vectors("float", lanes)
     rows, channels = sizes(b, 2)
@@ -279,6 +297,7 @@ def rows_text(lanes: int, backward: bool) -> str:
     block = open_loop(b, "%begin", "%end")
     first = b.new(f"mul i64 {block.index}, {lanes}")
     layout.mask = mask_below(b, first, channels)
-    (_backward if backward else _forward)(b, layout, first)
+    body, count = BODIES[which]
+    body(b, layout, first)
     close_loop(b, block)
-    return module(b, 9 if backward else 7)
+    return module(b, count)
