@@ -129,3 +129,19 @@ def test_modules_use_it_and_can_be_derived_twice():
     torch.testing.assert_close(twice, twice64.float(), atol=1e-3, rtol=1e-3)
     torch.testing.assert_close(module.running_var, wide.running_var.float())
     torch.testing.assert_close(module.running_mean, wide.running_mean.float())
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4, 3), (4, 17, 9, 20)])
+def test_training_with_channels_last_is_that_with_channels_first(shape):
+    x, g, w, b = (torch.tensor(a) for a in given(shape, False))
+    results = []
+    for order in (torch.contiguous_format, torch.channels_last):
+        image = x.to(memory_format=order).detach().requires_grad_()
+        weight, bias = (a.clone().requires_grad_() for a in (w, b))
+        y = torch.nn.functional.batch_norm(image, None, None, weight, bias, True)
+        assert y.is_contiguous(memory_format=order)
+        y.backward(g.to(memory_format=order))
+        assert image.grad.is_contiguous(memory_format=order)
+        results.append([y.detach(), image.grad, weight.grad, bias.grad])
+    for plain, turned in zip(*results, strict=True):
+        torch.testing.assert_close(turned, plain, atol=2e-5, rtol=2e-5)

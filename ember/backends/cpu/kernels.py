@@ -374,7 +374,7 @@ def _by_parts(total: Callable[..., Any], call: ReduceCall, cast: Any) -> Runner:
 def _prepare_library(call: LibraryCall) -> Runner:
     function = library_function(call.kernel)
     specs, upcast = call.out_specs, call.upcast
-    turned = any(not s.contiguous for s in specs)
+    turned = call.kernel not in IN_ANY_ORDER and any(not s.contiguous for s in specs)
     device = next(s.device for s in _specs_in(call.in_specs))
     as_they_are = [isinstance(s, Spec) and not (upcast and s.dtype in HALF) for s in call.in_specs]
 
@@ -399,6 +399,10 @@ def _prepare_library(call: LibraryCall) -> Runner:
     return run
 
 
+# Kernels whose results lie as their operands do.
+IN_ANY_ORDER = {"batch_norm", "batch_norm_backward", "batch_norm_given"}
+
+
 def _kept(value: Any, spec: Spec) -> Array:
     """What a library kernel returned as the array of `spec`."""
     if (
@@ -412,6 +416,17 @@ def _kept(value: Any, spec: Spec) -> Array:
         return Array(Storage(value, spec.device), spec, 0, value)
     if spec.contiguous or type(value) is not np.ndarray:
         return _store(np.asarray(value), spec, [])
+    base = value.base
+    is_as_asked = (
+        type(base) is np.ndarray
+        and base.base is None
+        and base.flags.c_contiguous
+        and base.nbytes == value.nbytes
+        and value.dtype is spec.dtype.numpy
+        and value.strides == spec.numpy_strides
+    )
+    if is_as_asked:
+        return Array(Storage(value.base, spec.device), spec)
     out = fresh(spec)
     copied(value, out.host())
     return out
