@@ -69,6 +69,7 @@ class Module:
 
 
 def call(b: Vectors, name: str, pointers: list[str], numbers: list[str]) -> None:
+    """Call a function of a module."""
     given = [f"ptr {p}" for p in pointers] + [f"i64 {n}" for n in numbers]
     b.do(f"call void @{name}({', '.join(given)})")
 
