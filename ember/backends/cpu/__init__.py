@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 allow_winograd = True  # whether float32 3x3 convolutions may take 36 products instead of 144
+allow_split_products = True  # whether float32 products may be sums of exact bfloat16 products
 
 
 def get_cpu_capability() -> str:

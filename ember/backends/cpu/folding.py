@@ -16,7 +16,8 @@ from ember.backends.cpu import threads
 from ember.backends.cpu.gathered_convolution import OWN_PIXELS
 from ember.backends.cpu.native import builtin
 from ember.backends.cpu.panel_text import at, module, sizes
-from ember.backends.cpu.products import NOTHING, Gathered, multiply, scratch
+from ember.backends.cpu.products import NOTHING, Gathered, scratch
+from ember.backends.cpu.split_products import multiply
 from ember.backends.cpu.tile_text import lanes
 from ember.kernel.elements import load, store
 from ember.kernel.nests import close_loop, open_loop, sum_of_products

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from ember.backends.cpu.framing import framed
-from ember.backends.cpu.products import Gathered, multiply
+from ember.backends.cpu.products import Gathered
+from ember.backends.cpu.split_products import multiply
 
 NDArray = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

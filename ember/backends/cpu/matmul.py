@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ember.backends.cpu import few_rows, products, small_products, threads
+from ember.backends.cpu import few_rows, products, small_products, split_products, threads
 
 NDArray = np.ndarray[Any, Any]
 
@@ -58,7 +58,7 @@ def linear(
     if len(rows) >= LEAST_PACKED_ROWS and made.shape[1] >= LEAST_PACKED_COLUMNS:
         dense = bias is None or (bias.dtype == np.float32 and bias.strides[0] == bias.itemsize)
         if dense and _is_packed(rows, weight.T):
-            products.multiply(rows, weight.T, made, bias)
+            split_products.multiply(rows, weight.T, made, bias)
             return out
     np.matmul(rows, weight.T, out=made)
     if bias is not None:
@@ -97,19 +97,15 @@ def _gradient(count: int, a: NDArray, b: NDArray, out: NDArray) -> None:
     if alone and (count == len(a) or not few) and count <= few_rows.MOST_ROWS:
         small_products.multiply(a, b, out)
     elif few and _is_packed(a, b):
-        products.multiply(a, b, out)
+        split_products.multiply(a, b, out)
     else:
-        _by_blas(a, b, out)
+        multiply(a, b, out)
 
 
 def _is_packed(a: NDArray, b: NDArray) -> bool:
     """Whether a product is worth packing its operands for the project's own kernel."""
     work = len(a) * a.shape[1] * b.shape[1]
     return work >= LEAST_PACKED and products.suits(a) and products.suits(b)
-
-
-def _by_blas(a: NDArray, b: NDArray, out: NDArray) -> None:
-    np.matmul(a, b, out=out)
 
 
 def _matrix(x: NDArray) -> NDArray:
@@ -127,8 +123,27 @@ def _product(a: NDArray, b: NDArray) -> Any:
     if b.ndim == 2 and a.ndim > 2:
         # One large product instead of one for each batch entry.
         rows = a.reshape(-1, a.shape[-1]) if a.size else np.empty((_rows(a), a.shape[-1]), a.dtype)
-        return np.matmul(rows, b, order="C").reshape(a.shape[:-1] + b.shape[-1:])
+        return _of_matrices(rows, b).reshape(a.shape[:-1] + b.shape[-1:])
+    if a.ndim == b.ndim == 2:
+        return _of_matrices(a, b)
     return np.matmul(a, b, order="C")
+
+
+def _of_matrices(a: NDArray, b: NDArray) -> Any:
+    """The product of two matrices."""
+    if not split_products.suits(a, b):
+        return np.matmul(a, b, order="C")
+    out = np.empty((len(a), b.shape[1]), a.dtype)
+    split_products.multiply(a, b, out)
+    return out
+
+
+def multiply(a: NDArray, b: NDArray, out: NDArray) -> None:
+    """out = a b of two matrices of floats or complex numbers; rows of out are dense."""
+    if split_products.suits(a, b):
+        split_products.multiply(a, b, out)
+    else:
+        np.matmul(a, b, out=out)
 
 
 def _rows(a: NDArray) -> int:

@@ -45,6 +45,7 @@ def _host_facts() -> dict[str, Any]:
             llvm=llvm,
             cpu=llvm.get_host_cpu_name(),
             features=features.flatten(),
+            known=features,
             bytes=64 if features.get("avx512f") else 32 if features.get("avx2") else 16,
             version=f"{llvmlite.__version__} {llvm.llvm_version_info}",
         )
@@ -58,6 +59,11 @@ def vector_bytes() -> int:
     if forced in ("128", "256", "512"):
         return int(forced) // 8
     return int(_host_facts()["bytes"])
+
+
+def has(feature: str) -> bool:
+    """Whether the host has a feature, by LLVM's name."""
+    return bool(_host_facts()["known"].get(feature))
 
 
 def builtin(text: str) -> Callable[..., Any]:
