@@ -1,6 +1,6 @@
 """Cross-entropy of a batch of scores against classes as one op, where a device has it."""
 
-from ember.backends.base import kernels_of
+from ember.backends.base import has_cpu_kernels, kernels_of
 from ember.backends.library import Library
 from ember.core import engine, modes
 from ember.core.dispatch import needs_grad
@@ -8,24 +8,22 @@ from ember.core.node import edge_of
 from ember.core.registry import library_op
 from ember.core.second_order import AliasBackward0
 from ember.core.tensor import connected
-from ember.device import CPU, META
 from ember.dtypes import HALF, float32, float64
 from ember.ops.negative_log_likelihood import composed_cross_entropy
 
 
 def is_one_op(input, weight, smoothing):
-    """Whether the loss of these scores runs as one op, outside of transforms: a batch on the CPU in
-    single or double precision, with weights that no gradient is for; on real GPUs a matrix of
-    single or half precision without weights."""
+    """Whether the loss of these scores runs as one op, outside of transforms: by the CPU's kernels
+    a batch in single or double precision, with weights that no gradient is for; on real GPUs a
+    matrix of single or half precision without weights."""
     if input.dim() < 2 or modes.state.levels or input.numel() == 0:
         return False
     device = input._array.spec.device
-    if device is CPU:
+    if has_cpu_kernels(device):
         return input.dtype in (float32, float64) and (weight is None or not needs_grad(weight))
     plain = weight is None and smoothing <= 0 and input.dim() == 2
     return (
         plain
-        and device is not META
         and (input.dtype is float32 or input.dtype in HALF)
         and kernels_of(device).has_class_losses
     )

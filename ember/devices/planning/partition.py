@@ -91,6 +91,7 @@ class Fitting:
             )
             for r in problem.rates
         ]
+        self.adding = [[seconds(r, more) for more in adding] for r in problem.rates]
         self._members: dict[int, list[int]] = {}
         for atom, home in enumerate(problem.home):
             self._members.setdefault(home, []).append(atom)

@@ -40,6 +40,14 @@ class Costs(NamedTuple):
     forward: float
     backward: float
     transfer: float
+    adding: float = 0.0  # of the backward: what the first micro-batch has no gradients to add to
+
+    def of(self, action: Action) -> float:
+        """Seconds of an action."""
+        if action.kind == "F":
+            return self.forward
+        first = action.micro_batch == 0
+        return max(self.backward - self.adding, 0.0) if first else self.backward
 
 
 def named(schedule: str) -> str:
@@ -114,10 +122,7 @@ def _as_ready(
             start = max(free[devices[stage]], arrived)
             ready.append((start, action.kind != first, action.micro_batch, -stage, action))
         start, _, _, _, action = min(ready)
-        spent = costs[action.stage]
-        ends[action] = free[devices[action.stage]] = start + (
-            spent.forward if action.kind == "F" else spent.backward
-        )
+        ends[action] = free[devices[action.stage]] = start + costs[action.stage].of(action)
         held[action.stage] += 1 if action.kind == "F" else -1
         found[devices[action.stage]].append(action)
     return found
@@ -169,8 +174,7 @@ def timeline(
                 if needed is not None:
                     hop = _hop(action, needed, stages)
                     start = max(start, ends[needed] + hop)
-                costs = stages[action.stage]
-                length = costs.forward if action.kind == "F" else costs.backward
+                length = stages[action.stage].of(action)
                 length = length if spent is None else spent.get(action, length)
                 ends[action] = free[device] = start + length
                 found.append(Span(device, action, start, start + length))

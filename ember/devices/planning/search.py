@@ -173,9 +173,9 @@ def parts_of(fitting: Fitting, stages: list[Stage]) -> list[Part]:
             if any(problem.machine.places[p].device == "cpu" for p in pair):
                 speed = problem.machine.host_speed
         hop = 0.0 if last else crossing / speed + LATENCY
-        found.append(
-            Part(stage.place, atoms, Costs(float(times[0]), float(times[1]), hop), crossing)
-        )
+        adding = sum(fitting.adding[stage.place][a] for a in atoms if a not in stage.on_host)
+        costs = Costs(float(times[0]), float(times[1]), hop, float(adding))
+        found.append(Part(stage.place, atoms, costs, crossing))
     return found
 
 
