@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from ember.backends import cpu
-from ember.backends import cpu
 from ember.backends.cpu import convolution as chosen
 from ember.backends.cpu import gathered_convolution as direct
 from ember.backends.cpu import winograd
