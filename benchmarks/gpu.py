@@ -277,7 +277,8 @@ def curve(torch, make, batches, count, nudge=0.0):
     larger by the factor 1 + `nudge`."""
     _, optimizer, loss = make(torch)
     with torch.no_grad():
-        optimizer.param_groups[0]["params"][0].view(-1)[:1] *= 1 + nudge
+        weight = optimizer.param_groups[0]["params"][0]
+        weight[(0,) * weight.dim()] *= 1 + nudge
 
     def step(inputs, targets):
         optimizer.zero_grad()
