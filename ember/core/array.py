@@ -247,6 +247,8 @@ def _copy(target: Array, source: Array) -> None:
 
 
 def _copyto(target: Any, source: Any) -> None:
+    if source.dtype.kind == "V" and source.dtype.name != "complex32" and target.dtype.kind in "iu":
+        source = source.astype(np.float32)  # versions of ml_dtypes differ in what has no integer
     if target.dtype.kind in "iufV" and source.dtype.kind not in "biufV":
         source = source.astype(np.result_type(source.dtype, np.complex64)).real
     np.copyto(target, source, casting="unsafe")

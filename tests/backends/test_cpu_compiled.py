@@ -269,3 +269,12 @@ def test_scipys_functions_of_large_arrays_run_compiled():
     x = torch.linspace(-5, 5, 5001)
     expected = np.array([math.erf(v) for v in x.tolist()])
     np.testing.assert_allclose(torch.erf(x).numpy(), expected, atol=2e-7)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "int32", "int64"])
+def test_what_no_integer_holds_is_cast_as_from_float32(kind):
+    x = torch.tensor([np.inf, -np.inf, np.nan, 300.0, -3e9, 1e20, 2.5], dtype=torch.bfloat16)
+    dtype = getattr(torch, kind)
+    with np.errstate(all="ignore"):
+        assert x.to(dtype).tolist() == x.float().to(dtype).tolist()
+    assert x[6:].to(dtype).tolist() == [2]
